@@ -19,11 +19,11 @@ from fedaux import Config
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig
-from fedaux.core.messages import TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records, to_tensor
+from fedaux.messages import TrainOrder, Update
 from fedaux.models import build, flatten_state, load_state
 from fedaux.runs.runner import in_process
 from fedaux.server.preparation import collect_releases, initial_state

@@ -21,10 +21,10 @@ from benchmarks.measure import Row, compare
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, PretrainConfig
-from fedaux.core.messages import Federation, TrainOrder, Update
 from fedaux.core.rng import torch_stream
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
+from fedaux.messages import Federation, TrainOrder, Update
 from fedaux.runs.runner import in_process
 from fedaux.server.preparation import initial_state
 from fedaux.server.round import Round

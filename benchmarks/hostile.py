@@ -28,11 +28,12 @@ from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import FederationConfig
-from fedaux.core.messages import Failure, Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
+from fedaux.core.failures import Failure
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.flower.validation import InvalidReplyError, max_release_norm, validate_reply
+from fedaux.messages import Federation, Order, PrepareOrder, Release, Reply, TrainOrder, Update
 from fedaux.models import build, flatten_state, load_state
 from fedaux.privacy.mechanism import GRID, multiplier
 from fedaux.runs.runner import in_process, run_in_folder

@@ -16,8 +16,8 @@ from benchmarks.measure import Action, Row, compare
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig
-from fedaux.core.messages import Update
 from fedaux.core.timing import Costs
+from fedaux.messages import Update
 from fedaux.runs.runner import in_process
 from fedaux.server.preparation import collect_releases, initial_state
 from fedaux.server.server import make_server

@@ -13,8 +13,9 @@ import numpy as np
 from benchmarks.measure import Row, seconds
 from fedaux import run
 from fedaux.config.presets import DEMO
-from fedaux.core.messages import Account, Release
+from fedaux.core.accounts import Account
 from fedaux.core.results import ClientMetrics, RoundResult
+from fedaux.messages import Release
 from fedaux.runs.callbacks import Callback, JsonLines
 from fedaux.server.run_state import RunState, RunWriter
 

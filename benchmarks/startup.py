@@ -54,7 +54,8 @@ def write_site(folder: Path) -> dict[str, Path]:
 
     from fedaux.config.schema import Config
     from fedaux.data.records import Records
-    from fedaux.flower.serialization import MESSAGE_TYPES, serialize
+    from fedaux.flower.serialization import serialize
+    from fedaux.messages import ORDERS
     from fedaux.server.preparation import initial_state
     from fedaux.server.server import Server
 
@@ -62,7 +63,12 @@ def write_site(folder: Path) -> dict[str, Path]:
     np.save(folder / "x.npy", images)
     np.save(folder / "y.npy", np.arange(200) % 2)
     data = {"source": "npy", "path": str(folder), "partition": "own", "classes": ["a", "b"]}
-    settings = {"data": data, "federation": {"sites": ["site"]}, "pretrain": {"epochs": 0}, "prototypes": ["cnn"]}
+    settings = {
+        "data": data,
+        "federation": {"sites": ["site"], "sends": ["noisy sums", "models"]},
+        "pretrain": {"epochs": 0},
+        "prototypes": ["cnn"],
+    }
     config = Config.from_dict(settings)
     (folder / "site.json").write_text(json.dumps(settings), encoding="utf-8")
     server = Server.of(config, Records(images), Records(images, np.arange(200) % 2), 2, ["site"], folder / "cache")
@@ -73,7 +79,7 @@ def write_site(folder: Path) -> dict[str, Path]:
         ("prepare", server.orders.prepare(state, "site")),
         ("train", server.orders.train(state, "site")),
     ):
-        paths[kind] = folder / MESSAGE_TYPES[type(order)]
+        paths[kind] = folder / ORDERS[type(order)]
         paths[kind].write_bytes(recorddict_to_proto(serialize(order)).SerializeToString())
     return paths
 

@@ -22,10 +22,11 @@ from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Account, Teaching, TrainOrder, Update
+from fedaux.core.accounts import Account
 from fedaux.core.timing import Costs, payload_bytes
 from fedaux.data.records import Records
 from fedaux.flower.validation import validate_reply
+from fedaux.messages import Teaching, TrainOrder, Update
 from fedaux.methods.contribution import Ensemble
 from fedaux.methods.teachers import teacher_logits
 from fedaux.models.inference import transform_rows

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.measure import Row, compare
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Release
+from fedaux.messages import Release
 from fedaux.privacy.mechanism import release
 from fedaux.scoring.base import Features, Labels, Reference, Vector
 from fedaux.scoring.embedding import ClassEmbeddingScorer, Gaussian, pool

@@ -17,9 +17,10 @@ from fedaux import Config, run
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig
-from fedaux.core.messages import Account, Order, Release, Update
+from fedaux.core.accounts import Account
 from fedaux.data.records import Records
 from fedaux.flower.serialization import serialize
+from fedaux.messages import Order, Release, Update
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server
 

@@ -14,7 +14,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Arrays, Release
+from fedaux.core.arrays import Arrays
+from fedaux.messages import Release
 from fedaux.privacy.mechanism import GRID, Summary, clip_rows
 from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares
 from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from fedaux.client.training import train_local
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
+from fedaux.core.arrays import Arrays
 from fedaux.core.io import cache_folder
-from fedaux.core.messages import Arrays, Release
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.federated import FederatedData, open_data
 from fedaux.data.records import Records
+from fedaux.messages import Release
 from fedaux.models import flatten_state, linear_head
 from fedaux.models.inference import predict, transform_rows
 from fedaux.models.optimizer import Optimizer

@@ -10,74 +10,83 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedaux.core.messages import SumTerms
+from fedaux.messages import SumTerms
 from fedaux.privacy.roster import simulated_key
-from fedaux.privacy.secure_sum import agreed_threshold, new_site, sum_settings, unmasked_sum
+from fedaux.privacy.secure_sum import SIGNATURE, agreed_threshold, new_site, sum_settings, unmasked_sum
 
 SITES, LENGTHS = (3, 10, 100, 300), (100_000, 5_000_000)
 RESULTS = Path(__file__).parent / "results" / "secure-sum-costs.json"
 
 
+@contextmanager
+def timed(seconds: dict[str, float], step: str, parts: int = 1) -> Iterator[None]:
+    """Note the processor seconds of a step, divided among those who take part in it."""
+    started = time.process_time()
+    yield
+    seconds[step] = (time.process_time() - started) / parts
+
+
 def measure(sites: int, length: int) -> dict[str, Any]:
     """Play one sum, and return its costs."""
-    names, threshold = [f"site-{number:03}" for number in range(sites)], agreed_threshold(sites, 0.8)
+    names = [f"site-{number:03}" for number in range(sites)]
+    threshold = agreed_threshold(sites, 0.8)
     settings = sum_settings(SumTerms("run", "costs", 0, names, threshold, 1, 0.0, length), None)
     states = {name: new_site(settings, name) for name in names}
+    me = names[0]
+    survivors = names[:-1] if threshold < sites else names
     seconds = {}
 
-    def timed(step: str, started: float) -> None:
-        seconds[step] = time.process_time() - started
+    with timed(seconds, "keys", sites):
+        keys = {name: state.begin(simulated_key(name)) for name, state in states.items()}
 
-    started = time.process_time()
-    keys = {name: state.begin(simulated_key(name)) for name, state in states.items()}
-    seconds["keys"] = (time.process_time() - started) / sites
     sealed: dict[str, dict[str, bytes]] = {}
-    started = time.process_time()
-    for name in names:
-        states[name], sealed[name] = states[name].share(keys.values())
-    seconds["shares"] = (time.process_time() - started) / sites
-    vector, me = np.arange(length, dtype=np.int64), names[0]
-    started = time.process_time()
-    state, masked = states[me].mask({name: sealed[name][me] for name in names if name != me}, vector)
-    timed("masked vector", started)
-    survivors = names[:-1] if threshold < sites else names
-    for name in names[1:]:  # what `mask` would do, without the masks
-        opened = {other: states[name]._open(other, sealed[other][name]) for other in names if other != name}
-        states[name] = replace(states[name], shares={**states[name].shares, **opened})
-    states[me] = state
-    started, signatures = time.process_time(), {}
-    for name in survivors:
-        states[name], signatures[name] = states[name].agree(survivors, simulated_key(name))
-    seconds["survivors"] = (time.process_time() - started) / len(survivors)
-    started = time.process_time()
-    replies = [states[name].unmask(signatures)[1] for name in survivors[:threshold]]
-    seconds["unmasking"] = (time.process_time() - started) / threshold
-    started = time.process_time()
-    unmasked_sum(settings, keys, dict.fromkeys(survivors, masked), names, replies)
-    server = time.process_time() - started
-    started = time.process_time()
-    total = np.zeros(length, np.int64)
-    for _ in survivors:
-        total += vector
-    plain = time.process_time() - started
+    with timed(seconds, "shares", sites):
+        for name in names:
+            states[name], sealed[name] = states[name].share(keys.values())
+
+    vector = np.arange(length, dtype=np.int64)
+    with timed(seconds, "masked vector"):
+        states[me] = states[me].accept({name: sealed[name][me] for name in names[1:]})
+        masked = states[me].mask(vector)
+    for name in names[1:]:  # without masking, which takes as long as that of the first
+        states[name] = states[name].accept({other: sealed[other][name] for other in names if other != name})
+
+    signatures = {}
+    with timed(seconds, "survivors", len(survivors)):
+        for name in survivors:
+            states[name], signatures[name] = states[name].agree(survivors, simulated_key(name))
+
+    with timed(seconds, "unmasking", threshold):
+        replies = [states[name].unmask(signatures)[1] for name in survivors[:threshold]]
+
+    server: dict[str, float] = {}
+    with timed(server, "secure"):
+        unmasked_sum(settings, keys, dict.fromkeys(survivors, masked), names, replies)
+    with timed(server, "plain"):
+        total = np.zeros(length, np.int64)
+        for _ in survivors:
+            total += vector
+
     shares = sum(map(len, sealed[me].values()))
     unmasking = sum(len(share) for share in replies[0].to_bytes().values())
-    sent = 128 + shares + masked.nbytes + 64 + unmasking
-    received = 128 * sites + shares + 64 * len(survivors)
+    key_bytes = len(keys[me].to_bytes())
+    sent = key_bytes + shares + masked.nbytes + SIGNATURE + unmasking
+    received = key_bytes * sites + shares + SIGNATURE * len(survivors)
     return {
         "sites": sites,
         "numbers": length,
         "lost": sites - len(survivors),
         "site_seconds": sum(seconds.values()),
         "site_steps": seconds,
-        "server_seconds": server,
-        "plain_server_seconds": plain,
+        "server_seconds": server["secure"],
+        "plain_server_seconds": server["plain"],
         "site_sends": sent,
         "site_receives": received,
         "plain_sends": masked.nbytes,

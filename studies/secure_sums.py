@@ -32,9 +32,10 @@ from scipy.special import log_softmax
 
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
+from fedaux.core.arrays import Arrays
 from fedaux.core.io import cache_folder
-from fedaux.core.messages import Arrays, Release
 from fedaux.data.federated import open_data
+from fedaux.messages import Release
 from fedaux.models import flatten_state
 from fedaux.privacy.mechanism import Summary, release, release_multiplier
 from fedaux.scoring.base import Reference

@@ -18,11 +18,12 @@ from hypothesis.strategies import SearchStrategy
 
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import VERSION, Failure, Release, Update
+from fedaux.core.failures import Failure
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import from_array, serialize, to_array
 from fedaux.flower.validation import max_release_norm
+from fedaux.messages import VERSION, Release, Update
 from fedaux.methods.contribution import Contribution, Ensemble
 from fedaux.privacy.mechanism import release
 from fedaux.scoring.base import Reference, bound_function

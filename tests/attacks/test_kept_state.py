@@ -17,10 +17,10 @@ from fedaux.audit.site import AuditedSite, HostileServer, write_rows
 from fedaux.client.handlers import open_task
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.messages import TrainOrder, Update
 from fedaux.data import federated
 from fedaux.flower.federation import read_reply
 from fedaux.flower.node_settings import open_site
+from fedaux.messages import TrainOrder, Update
 from fedaux.methods.hooks import LocalWork, hooks_of
 
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=4, norm="none")
@@ -77,7 +77,7 @@ def test_training_starts_from_state_of_its_own_colour_alone(
     (node,) = grid.get_node_ids()
     task = open_task(order, open_site(grid.context(node)))
     assert bool(task.state) == (COLOURS[before] == COLOURS[after])
-    assert task.results.path("").name.startswith(f"trained-{COLOURS[after]}-")
+    assert task.path.name.startswith(f"trained-{COLOURS[after]}-")
     kept = {path.name.split("-")[1] for path in second.vault.glob("state-*")}
     assert kept == {COLOURS[before]}
 

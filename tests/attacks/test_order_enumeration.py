@@ -19,15 +19,34 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fedaux.audit.site import AuditedSite, HostileServer, ask, refused, set_mlp, write_rows
+from fedaux.audit.site import AuditedSite, HostileServer, ask, refused, set_mlp, with_own_sends, write_rows
+from fedaux.client import handlers
+from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.messages import Arrays, PrepareOrder, Release, SumOrder, SumsOrder, TrainOrder, Update
+from fedaux.config.schema import Config
+from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig
+from fedaux.core.arrays import Arrays
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.serialization import FIELDS, MESSAGE_TYPES, MessageError, serialize
+from fedaux.flower.serialization import MessageError, serialize
+from fedaux.messages import (
+    ORDERS,
+    PrepareOrder,
+    Release,
+    SumOrder,
+    SumsOrder,
+    SumTerms,
+    TrainOrder,
+    Update,
+    fields_of,
+    identity,
+)
+from fedaux.messages.replies import sums_shapes
+from fedaux.methods.summed_update import vector_length
 from fedaux.scoring.features import extractor_hash
-from helpers.sum_server import CONFIG, NAMES, TERMS, SumServer
+from fedaux.server.preparation import initial_state
+from fedaux.server.server import make_server
 
 WIDTH, CLASSES = 6, 2
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=WIDTH, norm="none")
@@ -87,9 +106,9 @@ def odd_arrays(honest: np.ndarray) -> Iterator[np.ndarray]:
 
 def odd_fields(order: Any) -> Iterator[tuple[str, Any]]:
     """(field, what a hostile server puts there)"""
-    for field in FIELDS[type(order)]:
+    for field in fields_of(type(order)):
         honest = getattr(order, field.name)
-        if not field.arrays:
+        if not field.has_arrays:
             yield from ((field.name, scalar) for scalar in SCALARS)
             continue
         yield field.name, {}
@@ -165,7 +184,7 @@ class Pair:
             content = serialize(order)
             for site in self.sites:
                 site.forget()
-                replies.append(site.message(content, MESSAGE_TYPES[type(order)]))
+                replies.append(site.message(content, ORDERS[type(order)]))
         except (MessageError, ValueError, TypeError, OverflowError, KeyError):
             return "not sent"  # Flower itself cannot carry it
         answers = [not reply.has_error() for reply in replies]
@@ -247,25 +266,91 @@ def test_any_array_is_refused_or_keeps_all_other_records(pair: Pair, name: str, 
     assert pair.ask(consistent(replace(order, public=public), "public")) in ("refused", "answered", "not sent")
 
 
-@pytest.mark.parametrize("step", ["keys", "shares", "survivors", "unmask"])
+SUMMING = with_own_sends(
+    Config(
+        method="ridge",
+        prototypes=(SPEC,),
+        data=DataConfig(clients=6),
+        pretrain=PretrainConfig(epochs=0),
+        federation=FederationConfig(secure=True),
+    )
+)
+STEPS = ("keys", "shares", "masked", "survivors", "unmask")
+
+
+class SumOfSix:
+    """Six simulated sites and an honest server, which asks all of them for every step before a given one."""
+
+    def __init__(self, vault: Path) -> None:
+        self.vault = vault
+        self.features = vault.with_name("features")
+        server = make_server(SUMMING, cache=vault / "cache")
+        state = initial_state(server)
+        self.names = list(server.clients)
+        plain = [server.orders.sums(state, name, "moments") for name in self.names]
+        length = vector_length(sums_shapes(server.classes, plain[0].width, "moments"))
+        self.terms = SumTerms("run", identity(plain[0]), 0, self.names, 5, 1, 0.0, length)
+        self.first = {order.client: replace(order, sum=self.terms.to_json()) for order in plain}
+
+    def settings(self, name: str) -> dict[str, str]:
+        own = {"config": json.dumps(SUMMING.to_dict()), "vault": str(self.vault), "clients": name}
+        return {**own, "features": str(self.features)}
+
+    def answer(self, order: SumsOrder | SumOrder) -> dict[str, np.ndarray]:
+        site = Site(SUMMING, self.vault, (order.client,), self.features)
+        return dict(handlers.answer(order, site).arrays)  # type: ignore[union-attr]
+
+    def order(self, step: str, name: str) -> SumsOrder | SumOrder:
+        """The honest order of a step, after all sites have answered those before it."""
+        if step == "keys":
+            return self.first[name]
+        return SumOrder(name, self.terms.to_json(), step, self.questions(step)[name])
+
+    def questions(self, step: str) -> dict[str, Arrays]:
+        """What an honest server asks each site at a step."""
+        if step == "survivors":
+            self.answers("masked")
+            nothing = np.zeros(0, np.uint8)
+            return {site: dict.fromkeys(self.names, nothing) for site in self.names}
+        before = self.answers(STEPS[STEPS.index(step) - 1])
+        if step == "masked":
+            return {name: {other: before[other][name] for other in self.names if other != name} for name in self.names}
+        said = {name: before[name][name] for name in self.names}
+        return dict.fromkeys(self.names, said)
+
+    def answers(self, step: str) -> dict[str, Arrays]:
+        if step == "keys":
+            return {name: self.answer(order) for name, order in self.first.items()}
+        questions = self.questions(step)
+        return {name: self.answer(SumOrder(name, self.terms.to_json(), step, questions[name])) for name in self.names}
+
+
+def odd_terms(order: SumsOrder | SumOrder, terms: SumTerms) -> Iterator[tuple[str, Any]]:
+    """Terms that differ in one entry, in what it is or in its type."""
+    for name, honest in vars(terms).items():
+        others: list[Any] = [*SCALARS[:13], None, [], ["x"], {}]
+        if isinstance(honest, int | float):
+            others += [honest + 1, honest - 1, honest / 2, str(honest)]
+        for odd in others:
+            if type(odd) is not type(honest) or odd != honest:
+                yield "sum", json.dumps({**vars(terms), name: odd})
+
+
+@pytest.mark.parametrize("step", STEPS)
 def test_every_field_around_a_secure_sum_is_refused_or_answered(step: str, tmp_path: Path) -> None:
-    """No record is read for these, so refusing is all that is asked: a site must not fail, and must not forget."""
+    """What decides on the vector was fixed when the sum began, so refusing is all that is asked of the later steps.
+
+    A site must not fail, and must answer the honest order as before.
+    """
     vault, before, found = tmp_path / "vault", tmp_path / "before", Counter[str]()
-    server, name, arrays = SumServer(vault), NAMES[0], dict[str, bytes]()
+    asked = SumOfSix(vault)
+    name = asked.names[0]
     (vault / name).mkdir(parents=True)
-    if step != "keys":
-        arrays = server.keys()
-    if step in ("survivors", "unmask"):
-        shares = {one: server.ask(one, "shares", arrays) for one in NAMES}
-        for one in NAMES:
-            server.masked(one, shares)
-        arrays = dict.fromkeys(NAMES, b"") if step == "survivors" else server.signatures(NAMES)
+    order = asked.order(step, name)
     shutil.copytree(vault / name, before)
-    received = {one: np.frombuffer(text, np.uint8) for one, text in arrays.items()}
-    order = SumOrder(name, TERMS.to_json(), step, received)
-    facts = {"config": json.dumps(CONFIG.to_dict()), "vault": str(vault), "clients": name}
-    grid = InProcessGrid(app, 1, facts)
-    for field, odd in [("step", step), *odd_fields(order)]:
+    grid = InProcessGrid(app, 1, asked.settings(name))
+    plain = asked.terms.to_json()
+    for field, odd in [("sum", plain), *odd_fields(order), *odd_terms(order, asked.terms)]:
         shutil.rmtree(vault / name)
         shutil.copytree(before, vault / name)
         try:
@@ -273,10 +358,12 @@ def test_every_field_around_a_secure_sum_is_refused_or_answered(step: str, tmp_p
         except (MessageError, ValueError, TypeError, OverflowError, KeyError):
             found["not sent"] += 1
             continue
-        reply = ask(grid, content, MESSAGE_TYPES[SumOrder])
+        reply = ask(grid, content, ORDERS[type(order)])
         if reply.has_error():
             assert refused(reply), (field, odd, reply.error)
             assert reply.error.reason != "failed", (field, odd)
+            again = ask(grid, serialize(order), ORDERS[type(order)])
+            assert not again.has_error(), (field, odd, again.error)
         found["refused" if reply.has_error() else "answered"] += 1
     print(step, dict(found))
     assert found["answered"] >= 1  # the honest one

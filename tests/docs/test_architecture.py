@@ -83,8 +83,8 @@ def test_every_room_is_described() -> None:
 
 def test_the_checks_can_fail() -> None:
     assert named("`a/b.py:c`, `src/fedaux/a/b.py:C.d` and `a/b.py`") == [("a/b.py", "c"), ("a/b.py", "C.d")]
-    assert exists("core/messages.py", "Update.weights")
-    assert not exists("core/messages.py", "Update.nonsense")
+    assert exists("messages/replies.py", "Update.weights")
+    assert not exists("messages/replies.py", "Update.nonsense")
     assert not exists("core/nonsense.py", "Update")
     assert rows("| a | b |\n| - | - |\n| 1 \\| 2 | 3 |\n") == [["1 \\| 2", "3"]]
     assert section("# A\nx\n## B\ny\n# C\n", "# A") == "\nx\n## B\ny\n"

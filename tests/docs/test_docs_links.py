@@ -133,7 +133,7 @@ def test_pages_are_few_words() -> None:
     assert sum(words[name] for name in ("README.md", "index.md", "concepts.md", "faq.md", *tutorials)) <= 10_000
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
     tokens = [token for page in pages for token in page.read_text(encoding="utf-8").split()]
-    assert sum(bool(re.search(r"\w", token)) for token in tokens) <= 40_000  # bars of tables are no words
+    assert sum(bool(re.search(r"\w", token)) for token in tokens) <= 43_000  # bars of tables are no words
 
 
 def test_pages_say_for_whom_they_are() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fedaux.config.sections import LocalConfig, PrivacyConfig
-from fedaux.core.messages import Account
+from fedaux.core.accounts import Account
 from fedaux.privacy import mechanism
-from fedaux.privacy.account import BudgetStore, Entry
+from fedaux.privacy.account import TRAINING, BudgetStore, Entry
 from fedaux.privacy.accounting import (
     BudgetError,
     Mechanism,
@@ -18,7 +18,7 @@ from fedaux.privacy.accounting import (
     training_noise_multiplier,
 )
 from fedaux.privacy.mechanism import GRID, UNIT_SENSITIVITY
-from helpers.samples import release
+from helpers.accounts import enter
 
 DELTA = 1e-5
 
@@ -71,7 +71,7 @@ def test_scores_and_training_share_one_total_however_the_rounds_are_raised(rate:
     """An owner who raises the number of rounds step by step gets more noise, not more ε (1.66 under 1 before)."""
     privacy = PrivacyConfig(epsilon=0.1, epsilon_total=1.0, private_training=True, sample_rate=rate)
     account = BudgetStore(tmp_path, privacy)
-    account.release("x", release_mechanism(2, privacy), release)
+    enter(account, "x", release_mechanism(2, privacy))
 
     def train(rounds: int) -> Account:
         def plan(entries: list[Entry]) -> Mechanism:
@@ -83,7 +83,8 @@ def test_scores_and_training_share_one_total_however_the_rounds_are_raised(rate:
             return plan_training(privacy, LocalConfig(), 640, rounds - len(trained), 50, spent, previous)
 
         number = account.account().entries
-        account.train(f"round {number}", tmp_path / f"{number}", plan, lambda mechanism: b"model")
+        request = f"{TRAINING}round {number}"
+        account.answer(request, tmp_path / f"{number}", plan, lambda: None, lambda mechanism, read: b"model")
         return account.account()
 
     totals = []

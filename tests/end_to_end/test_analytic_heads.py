@@ -9,11 +9,12 @@ import pytest
 from fedaux import Config, run
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Failure, Refusal, Sums
+from fedaux.core.failures import Failure, Refusal
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
+from fedaux.messages import Sums
 from fedaux.methods.analytic_heads import FeatureMoments, Ridge
 from fedaux.models import HeadFeatures
 from fedaux.runs.runner import in_process

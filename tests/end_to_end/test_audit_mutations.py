@@ -4,26 +4,31 @@ import pytest
 
 from fedaux.audit.attack import AuditConfig
 from fedaux.audit.run import ATTACKS, attack
-from fedaux.core.messages import OrderError
+from fedaux.core.failures import OrderError
 from fedaux.flower import client_app as client
 from fedaux.flower.serialization import MessageError
-from helpers.mutations import MUTATIONS, Mutation
+from helpers.mutations import AUDIT_FINDINGS, AuditFinding
 
 SLOW = {"noise-mean", "noise-drop-in", "noise-training", "lost-replies", "kept-state"}
 
 
 def cases() -> list[object]:
     return [
-        pytest.param(mutation, name, id=f"{mutation.name}: {name}", marks=[pytest.mark.slow] if mutation.slow else [])
-        for mutation in MUTATIONS
-        for name in mutation.attacks
+        pytest.param(
+            finding,
+            name,
+            id=f"{finding.name}: {name}",
+            marks=[pytest.mark.slow] if finding.slow else [],
+        )
+        for finding in AUDIT_FINDINGS
+        for name in finding.attacks
     ]
 
 
-@pytest.mark.parametrize(("mutation", "name"), cases())
-def test_a_defect_that_is_put_back_is_found(mutation: Mutation, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutation.patch(monkeypatch)
-    found = attack(name, mutation.audit)
+@pytest.mark.parametrize(("finding", "name"), cases())
+def test_a_defect_that_is_put_back_is_found(finding: AuditFinding, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    finding.mutation(monkeypatch)
+    found = attack(name, AuditConfig(draws=finding.draws) if finding.draws else AuditConfig())
     if found.skipped:
         pytest.skip(found.detail)
     assert found.violated, found
@@ -31,7 +36,8 @@ def test_a_defect_that_is_put_back_is_found(mutation: Mutation, name: str, monke
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ATTACKS]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ATTACKS],
 )
 def test_as_it_is_the_client_withstands_the_attack(name: str) -> None:
     found = attack(name, AuditConfig())
@@ -42,7 +48,7 @@ def test_as_it_is_the_client_withstands_the_attack(name: str) -> None:
 
 
 def test_every_attack_has_a_defect_that_it_must_find() -> None:
-    assert set(ATTACKS) == {name for mutation in MUTATIONS for name in mutation.attacks}
+    assert set(ATTACKS) == {name for finding in AUDIT_FINDINGS for name in finding.attacks}
 
 
 @pytest.mark.parametrize("name", ["noise-scores", "noise-training", "questions", "many-names", "fields", "hello"])

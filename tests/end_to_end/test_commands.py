@@ -13,6 +13,7 @@ from fedaux.config.schema import Config
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import release_mechanism
 from fedaux.server.run_state import FILE, HISTORY, RunState
+from helpers.accounts import enter, fails
 from helpers.commands import fedaux, paragraph
 from helpers.tiny import TINY_TOML
 
@@ -79,7 +80,7 @@ def test_clients_that_failed_are_named_with_their_reason(
     privacy = Config.load(config).privacy
     store = BudgetStore(out / "clients" / "client-001", privacy)
     with pytest.raises(ZeroDivisionError):  # a release was asked for before, by somebody else
-        store.release("other", release_mechanism(9, privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        enter(store, "other", release_mechanism(9, privacy), fails)
     assert fedaux(monkeypatch, "run", config, "--out", out) == 0
     said = paragraph(capsys.readouterr().out)
     assert "1 client failed at least once, client-001: no score: its privacy budget does not allow it" in said

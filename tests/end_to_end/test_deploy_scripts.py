@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.deploy.certificates import fingerprint
+from fedaux.deploy.certificates import fingerprint, node_fingerprint
 from helpers.deployments import AWKWARD, deploy
 
 
@@ -29,7 +29,8 @@ def test_openssl_agrees_that_the_authority_signs_the_server(folder: Path) -> Non
 def test_a_fingerprint_is_that_of_ssh_keygen(folder: Path) -> None:
     key = folder / "server" / "keys" / "berlin.pub"
     told = subprocess.run(["ssh-keygen", "-lf", str(key)], capture_output=True, text=True, check=True).stdout
-    assert told.split()[1] == fingerprint(key.read_bytes())
+    assert told.split()[1] == node_fingerprint(key.read_bytes())
+    assert node_fingerprint(key.read_bytes()) != fingerprint(key.read_bytes())  # which has the key of sums as well
 
 
 RECORD = """#!/bin/bash
@@ -188,6 +189,7 @@ def test_a_node_is_started_again_until_it_is_stopped(stage: Path, tmp_path: Path
         "clients": "paris",
         "config": str(site / "site.toml"),
         "vault": str(site / "vault"),
+        "server": "127.0.0.1:8443",
     }
 
 

@@ -12,11 +12,12 @@ from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Refusal, TrainOrder, Update
+from fedaux.core.failures import Refusal
 from fedaux.core.rng import torch_stream
 from fedaux.data.federated import open_data
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
+from fedaux.messages import TrainOrder, Update
 from fedaux.models import build, flatten_state, load_state
 from fedaux.models.inference import predict
 from fedaux.runs.runner import in_process

@@ -9,7 +9,8 @@ import pytest
 
 from fedaux import Config, run
 from fedaux.client.kept_state import ClientState
-from fedaux.core.messages import Failure, Federation, Order, Reply, Update
+from fedaux.core.failures import Failure
+from fedaux.messages import Federation, Order, Reply, Update
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import in_process, run_in_folder
 from fedaux.server.loop import QuorumError

@@ -17,6 +17,7 @@ from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
 from fedaux import Config, register
+from fedaux.audit.site import with_own_sends
 from fedaux.client.training import train_local
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
@@ -92,7 +93,7 @@ def own_run(config: Config, folder: Path) -> tuple[RunState, RunState]:
     """(before the first round, after the last)."""
     server = make_server(config, cache=folder / "cache")
     start = initial_state(server)
-    settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "own")}
+    settings = {"config": json.dumps(with_own_sends(config).to_dict()), "vault": str(folder / "own")}
     grid = InProcessGrid(own_app, len(NODES), {})
     for context, name in zip(grid._contexts.values(), NODES, strict=True):
         context.node_config.update({**settings, "clients": name})

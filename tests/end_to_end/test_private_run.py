@@ -11,8 +11,10 @@ from fedaux import Config, run
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Account, Failure, Refusal, Update
+from fedaux.core.accounts import Account
+from fedaux.core.failures import Failure, Refusal
 from fedaux.data.federated import open_data
+from fedaux.messages import Update
 from fedaux.privacy.account import read_account
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.runs.runner import in_process

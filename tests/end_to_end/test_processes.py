@@ -6,17 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Release
 from fedaux.pretraining.store import read_pretraining_card
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import release_mechanism
+from helpers.accounts import enter
 
 TOML = """
 prototypes = [{name = "cnn", width = 8, features = 16}]
@@ -72,28 +69,15 @@ PRIVACY = PrivacyConfig(epsilon=0.1)
 RELEASE_MECHANISM = release_mechanism(3, PRIVACY)
 
 
-def made(values: tuple[int, ...] = (2**62, -(2**62), 0)) -> Release:
-    arrays = {"values": np.array(values, np.int64)}
-    return Release("a", "s", 7, 0.1, 1e-5, "replace-one", "opendp", 2.0**21, 1e8 / 3, 1e-7 / 3, False, "", arrays)
-
-
-def store(folder: Path, **privacy: Any) -> BudgetStore:
-    return BudgetStore(folder, replace(PRIVACY, **privacy))
-
-
-def release(folder: Path, request: str, make: Any = made, known_entries: int = 0, **privacy: Any) -> Release:
-    return store(folder, **privacy).release(request, RELEASE_MECHANISM, make, known_entries)
-
-
 def _race(folder: Path, barrier: Any, answers: Any, mark: int) -> None:
     """In a process of its own: ask at the same moment as the others, and be slow about it."""
 
-    def make() -> Release:
+    def draw() -> bytes:
         time.sleep(0.2)
-        return made((mark,))
+        return bytes([mark])
 
     barrier.wait()
-    answers.put(release(folder, "x", make).arrays["values"].tolist())
+    answers.put(enter(BudgetStore(folder, PRIVACY), "x", RELEASE_MECHANISM, draw))
 
 
 def test_processes_that_ask_at_once_get_one_release(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from typer.testing import CliRunner
 
+from fedaux.audit.site import with_own_sends
 from fedaux.cli import app as command
 from fedaux.data.federated import client_names
 from fedaux.flower.client_app import app as clients
@@ -43,7 +44,7 @@ class Grid(InProcessGrid):
 
 
 def serve(folder: Path, part: RegionSpec, app: Any = clients) -> None:
-    settings = {"config": json.dumps(TINY_CONFIG.to_dict()), "vault": str(folder / "clients")}
+    settings = {"config": json.dumps(with_own_sends(TINY_CONFIG).to_dict()), "vault": str(folder / "clients")}
     grid = Grid(app, len(NAMES), settings)
     for node, name in zip(grid.get_node_ids(), NAMES, strict=True):
         if name not in part.clients(NAMES):

@@ -1,32 +1,48 @@
 """federation.secure: the server sees sums over the sites alone, and the run is the same to the bit."""
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from scipy.special import softmax
 
 from fedaux import Config, Result, run
-from fedaux.client.loading import open_rows
-from fedaux.client.site import Site
+from fedaux.client import releases
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import NO_ANSWER, Failure, Federation, Masked, Order, Reply, SumOrder, SumReply
+from fedaux.core.errors import Exit
+from fedaux.core.failures import NO_ANSWER, Failure
+from fedaux.core.progress import Notice, ProgressEvent
+from fedaux.messages import (
+    Federation,
+    Masked,
+    Order,
+    PlanOrder,
+    PrepareOrder,
+    Release,
+    Reply,
+    SumOrder,
+    SumReply,
+    SumTerms,
+    TrainOrder,
+)
 from fedaux.privacy.account import SiteAccount, read_account
+from fedaux.privacy.accounting import release_mechanism, total_epsilon
 from fedaux.privacy.mechanism import noise_scale
 from fedaux.runs.runner import in_process
 from fedaux.scoring.base import bound_function
+from fedaux.server import agreement
+from fedaux.server.agreement import ConsentError
 from fedaux.server.loop import QuorumError
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.orders import AccountCounts
 from fedaux.server.run_state import RunState, RunWriter
 from fedaux.server.server import make_server
+from helpers.own_sites import NAMES, OwnSites
 
 SITES = 6
 MLP = PrototypeSpec.of("mlp", hidden=16, features=8)
@@ -73,22 +89,42 @@ def test_the_run_is_that_of_a_server_that_sees_everything(config: Config, tmp_pa
     assert not any(result.failures for result in masked.state.history)
 
 
+@dataclass(frozen=True)
+class PrivateRun:
+    """A run with a private head, and what each site has added to the secure sum, under its share of the noise."""
+
+    result: Result
+    folder: Path
+    added: Sequence[Release]
+
+
 @pytest.fixture(scope="module")
-def private_head(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
-    folder = tmp_path_factory.mktemp("private")
+def private_head(tmp_path_factory: pytest.TempPathFactory) -> PrivateRun:
+    folder = tmp_path_factory.mktemp("private") / "run"
     config = replace(CONFIG, method="private-head", rounds=1, privacy=replace(CONFIG.privacy, unsafe_seed=-1))
-    return run(secure(config, colluders=2), folder / "run"), folder / "run"
+    added: list[Release] = []
+    draw = releases.release
+
+    def watched(*arguments: Any) -> Release:
+        added.append(draw(*arguments))
+        return added[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(releases, "release", watched)
+        result = run(secure(config, colluders=2), folder)
+    return PrivateRun(result, folder, added)
 
 
-def test_the_releases_are_summed_with_the_noise_of_one(private_head: tuple[Result, Path]) -> None:
+def test_the_releases_are_summed_with_the_noise_of_one(private_head: PrivateRun) -> None:
     """5 of 6 sites answer at least and 2 of them may be the server's, so 3 shares of noise make one."""
-    result, folder = private_head
+    result, folder, added = private_head.result, private_head.folder, private_head.added
     (pooled,) = result.state.pooled.values()
-    stored = [json.loads(path.read_text()) for path in folder.glob("clients/*/release-*.json")]
-    assert len(stored) == SITES
-    assert np.array_equal(pooled.arrays["values"], np.sum([one["values"] for one in stored], axis=0))
+    assert sorted(one.client for one in added) == [f"client-{number:03}" for number in range(SITES)]
+    assert np.array_equal(pooled.arrays["values"], np.sum([one.arrays["values"] for one in added], axis=0))
     whole = noise_scale(len(pooled.arrays["values"]), pooled.sensitivity, result.config.privacy)
-    assert [one["scale"] for one in stored] == [pytest.approx(whole / np.sqrt(3))] * SITES
+    assert [one.scale for one in added] == [pytest.approx(whole / np.sqrt(3))] * SITES
+    kept = {path.name for path in folder.glob("clients/client-000/**/*") if path.is_file()}
+    assert not any(name.startswith(("release-", "masked-", "order-")) for name in kept)  # with a share of the noise
     assert pooled.scale == pytest.approx(whole * np.sqrt(SITES / 3))
     assert not result.state.releases
     for client in result.state.summed:
@@ -98,18 +134,18 @@ def test_the_releases_are_summed_with_the_noise_of_one(private_head: tuple[Resul
         ]
 
 
-def test_the_statement_names_the_assumption(private_head: tuple[Result, Path]) -> None:
-    text = str(private_head[0].state.ledger.statement())
+def test_the_statement_names_the_assumption(private_head: PrivateRun) -> None:
+    text = str(private_head.result.state.ledger.statement())
     assert "as a secure sum, against the server and up to 2 of 6 sites together" in text
     assert "sizes" not in text
-    own = SiteAccount.read(private_head[1] / "clients" / "client-000", 1e-5).statement()
+    own = SiteAccount.read(private_head.folder / "clients" / "client-000", 1e-5).statement()
     assert "Of these, 1 went into secure sums" in own
-    crosses = {row["what"]: row["protection"] for row in private_head[0].state.ledger.to_dict()["crosses"]}
+    crosses = {row["what"]: row["protection"] for row in private_head.result.state.ledger.to_dict()["crosses"]}
     assert crosses["releases, sums of features, or models with their sizes and losses"].endswith("in sums over sites")
 
 
-def test_a_run_with_secure_sums_is_read_back(private_head: tuple[Result, Path]) -> None:
-    state, again = private_head[0].state, RunState.load(private_head[1])
+def test_a_run_with_secure_sums_is_read_back(private_head: PrivateRun) -> None:
+    state, again = private_head.result.state, RunState.load(private_head.folder)
     assert again.summed == state.summed
     assert {label: one.arrays["values"].tolist() for label, one in again.pooled.items()} == {
         label: one.arrays["values"].tolist() for label, one in state.pooled.items()
@@ -127,6 +163,13 @@ def test_fedaux_weights_itself_where_nobody_sees_a_client(tmp_path: Path) -> Non
     assert weighted.curve[-1] > equal.curve[-1]
 
 
+def step_of(order: Order) -> str:
+    """The step of a secure sum that an order asks for: the data order itself is the first."""
+    if isinstance(order, SumOrder):
+        return order.step
+    return "" if isinstance(order, PlanOrder) else "keys"
+
+
 @dataclass
 class Faulty:
     """A federation some of whose sites do not answer some steps, or whose server is killed before one."""
@@ -136,7 +179,7 @@ class Faulty:
     killed_before: str = ""
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        step = orders[0].step if isinstance(orders[0], SumOrder) else "masked" if orders[0].sum else ""
+        step = step_of(orders[0])
         if self.killed_before and step == self.killed_before:
             raise KeyboardInterrupt
         lost = self.lost.get(step, ())
@@ -198,13 +241,14 @@ class Times(dict[str, Sequence[str]]):
         return lost if self.times >= 0 else default
 
 
-@pytest.mark.parametrize(("times", "entries"), [(1, 1), (2, 2)])
-def test_a_sum_is_tried_again_and_another_sum_is_paid_for(times: int, entries: int, tmp_path: Path) -> None:
-    """Sites that come back answer as before; those of another sum enter another release."""
-    config, lost = (
-        secure(replace(CONFIG, method="private-head", rounds=1)),
-        Times(survivors=["client-000", "client-001"]),
-    )
+@pytest.mark.parametrize(
+    ("step", "times", "entries"),
+    [("keys", 2, 1), ("shares", 2, 1), ("masked", 1, 1), ("masked", 2, 2), ("survivors", 1, 1), ("survivors", 2, 2)],
+)
+def test_a_sum_is_tried_again_and_another_sum_is_paid_for(step: str, times: int, entries: int, tmp_path: Path) -> None:
+    """Sites that come back answer as before. Another sum is another release, if vectors of the first have left."""
+    config = secure(replace(CONFIG, method="private-head", rounds=1))
+    lost = Times({step: ["client-000", "client-001"]})
     lost.times = times
     if entries == 2:
         with pytest.raises(QuorumError, match="privacy budget does not allow"):
@@ -242,43 +286,213 @@ def test_what_cannot_be_summed_is_refused_at_once() -> None:
         secure(replace(CONFIG, method="fedpft"))
     with pytest.raises(ValueError, match="threshold above 2/3"):
         secure(CONFIG, threshold=0.5)
+    trained = replace(CONFIG.privacy, epsilon_total=2.0, private_training=True)
+    with pytest.raises(ValueError, match="there is no private training in secure sums"):
+        secure(replace(CONFIG, method="fedavg+p", privacy=trained))
 
 
-def test_private_training_in_secure_sums_keeps_one_budget(tmp_path: Path) -> None:
-    """The release and each round's gradients, all summed with shared noise, cost what the owner allows in all."""
-    privacy = replace(CONFIG.privacy, unsafe_seed=-1, epsilon_total=2.0, private_training=True)
-    local = LocalConfig(optimizer="sgd", lr=1.0)
-    config = replace(CONFIG, method="fedavg+p", head_only=True, head_init="private-head", rounds=3, local=local)
-    result = run(secure(replace(config, privacy=privacy)), tmp_path / "run")
-    assert result.curve[-1] > 0.3
-    for client in result.state.summed:
-        _, entries = read_account(tmp_path / "run" / "clients" / client)
-        assert [entry.trains for entry in entries if entry.steps] == [False, True, True, True]
-        assert 1.99 < result.state.accounts[client].epsilon <= 2.0
-    assert "noisy sums and the local models of this run are together (2, 1e-05)" in result.state.ledger.statement()
-    with pytest.raises(QuorumError, match="privacy budget does not allow"):
-        run(secure(replace(config, privacy=privacy, rounds=4)), tmp_path / "run")
+OWN = replace(
+    CONFIG,
+    method="fedaux",
+    head_only=True,
+    head_init="private-head",
+    teachers=AT_CLIENTS,
+    privacy=replace(CONFIG.privacy, unsafe_seed=-1),
+    federation=FederationConfig(secure=True),
+)
+ALONE = replace(OWN, method="private-head", head_init="auto", teachers=TeachersConfig(), rounds=1)
 
 
-def test_a_step_of_private_training_goes_down_the_clipped_gradients_of_all_records(tmp_path: Path) -> None:
-    """Hardly any noise: the head moves as the oracle says, the gradients of softmax regression record by record."""
-    privacy = replace(CONFIG.privacy, epsilon=400.0, epsilon_total=900.0, private_training=True, unsafe_seed=1)
-    local = LocalConfig(optimizer="sgd", lr=0.7)
-    config = replace(CONFIG, method="fedavg+p", head_only=True, head_init="private-head", local=local, privacy=privacy)
-    states = {rounds: run(secure(replace(config, rounds=rounds)), tmp_path / str(rounds)).state for rounds in (1, 2)}
-    before, after = (states[rounds].weights[MLP.label]["parameters"].astype(np.float64) for rounds in (1, 2))
-    site = Site(config, tmp_path / "1" / "clients", tuple(sorted(states[1].summed)))
-    total, count = np.zeros_like(before), 0
-    server = make_server(config, cache=tmp_path / "cache", state=states[1])
-    server.restore(states[1])
-    for client in site.clients:
-        order = server.orders.train(replace(states[1], prepared=frozenset()), client)
-        model, records = open_rows(order, site)
-        psi = model.features(torch.from_numpy(records.gather())).double().numpy()
-        head = before.reshape(-1)[:-10].reshape(10, -1), before.reshape(-1)[-10:]
-        p = softmax(psi @ head[0].T + head[1], axis=1) - np.eye(10)[records.labels]
-        rows = np.concatenate([(p[:, :, None] * psi[:, None, :]).reshape(len(p), -1), p], axis=1)
-        total += (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)).sum(axis=0)
-        count += len(p)
-    moved, expected = after - before, -0.7 * total / count
-    assert np.linalg.norm(moved - expected) < 0.05 * np.linalg.norm(expected)
+def events(sites: OwnSites, name: str) -> list[str]:
+    """What a site's log has, in its order."""
+    return [entry.event for entry in sites.log(name).entries()]
+
+
+def attempts(asked: Sequence[Order]) -> set[int]:
+    """The attempts of sums of releases for which sites were asked."""
+    found = set()
+    for order in asked:
+        if isinstance(order, PrepareOrder):
+            found.add(SumTerms.from_json(order.sum).attempt)
+    return found
+
+
+@dataclass
+class Heard:
+    """A federation that remembers what it was asked."""
+
+    federation: Federation
+    asked: list[Order] = field(default_factory=list)
+
+    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
+        self.asked += orders
+        yield from self.federation.ask(orders)
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server does not wait long before it asks owners again."""
+    monkeypatch.setattr(agreement, "POLL_INTERVAL", 0.01)
+
+
+@pytest.mark.usefixtures("quickly")
+def test_each_owner_approves_once_and_the_run_goes_to_its_end_over_a_second_attempt(tmp_path: Path) -> None:
+    """Owners are asked one after the other while the server waits. Later attempts and rounds are in the plan."""
+    sites = OwnSites.of(tmp_path, OWN, approval="ask")
+    said: list[str] = []
+    undecided = list(NAMES)
+
+    def owners(event: ProgressEvent) -> None:
+        if not isinstance(event, Notice):
+            return
+        said.append(event.text)
+        if event.text.startswith("waiting for the owners"):
+            (proposal,) = sites.approve(undecided.pop(0))
+            assert f"`fedaux site approve {proposal.id[:12]}`" in event.text
+
+    lost = Times(shares=["south"])
+    lost.times = 2  # it is tried twice before another attempt
+    heard: list[Heard] = []
+
+    def wrap(federation: Federation) -> Federation:
+        heard.append(Heard(federation))
+        return Faulty(heard[0], lost)
+
+    state = sites.run(wrap, owners)
+    assert state.round == OWN.rounds
+    assert sorted(state.summed) == sorted(NAMES)
+    assert [sorted(result.client_metrics) for result in state.history] == [sorted(NAMES)] * OWN.rounds
+    assert attempts(heard[0].asked) == {0, 1}
+    waited_for = [text.partition(":")[0] for text in said]
+    assert waited_for == [
+        "waiting for the owners of north, south, west",
+        "waiting for the owners of south, west",
+        "waiting for the owners of west",
+    ]
+    plans = {order.plan for order in heard[0].asked if isinstance(order, PrepareOrder | TrainOrder)}
+    for name in NAMES:
+        assert events(sites, name) == ["proposed", "approved", *["answered"] * (1 + OWN.rounds)]
+        entries = sites.log(name).entries()
+        assert {entry.id for entry in entries} == plans
+        assert [entry.facts["kind"] for entry in entries[2:]] == ["release", *["train"] * OWN.rounds]
+        assert len({entry.facts["order"] for entry in entries[2:]}) == 1 + OWN.rounds
+        assert len(sites.entries(name)) == state.accounts[name].entries == 1
+
+
+@pytest.mark.usefixtures("quickly")
+def test_a_second_attempt_that_is_paid_for_is_in_the_approved_plan_as_well(tmp_path: Path) -> None:
+    """Vectors of the first attempt had left, so each site enters another release, if its owner allows the total."""
+    rich = replace(ALONE, privacy=replace(ALONE.privacy, epsilon_total=2.0))
+    sites = OwnSites.of(tmp_path, rich, approval="ask")
+    lost = Times(survivors=["west"])
+    lost.times = 2
+
+    def owners(event: ProgressEvent) -> None:
+        for name in NAMES if isinstance(event, Notice) else ():
+            sites.approve(name)
+
+    state = sites.run(lambda federation: Faulty(federation, lost), owners)
+    assert sorted(state.summed) == sorted(NAMES)
+    for name in NAMES:
+        assert events(sites, name) == ["proposed", "approved", *["answered"] * 3]  # twice with the same vector
+        hashes = {entry.facts["order"] for entry in sites.log(name).entries()[2:]}
+        assert len(hashes) == 1  # another attempt is the same order
+        assert len(sites.entries(name)) == 2
+
+
+def refuses_the_order(sites: OwnSites) -> Callable[[], None]:
+    """The owner of a site has asked for more noise than its server says."""
+    whole = sites.own["south"]
+    sites.own["south"] = replace(whole, privacy=replace(whole.privacy, epsilon=0.5))
+
+    def repair() -> None:
+        sites.own["south"] = whole
+
+    return repair
+
+
+def has_lost_its_records(sites: OwnSites) -> Callable[[], None]:
+    folder = sites.folder / "south" / "records"
+    for file in ("x.npy", "y.npy"):
+        (folder / file).rename(folder / f"{file}.away")
+
+    def repair() -> None:
+        for file in ("x.npy", "y.npy"):
+            (folder / f"{file}.away").rename(folder / file)
+
+    return repair
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "before"),
+    [
+        (refuses_the_order, "no keys: the order does not fit the client's own settings", [0, 0, 0]),
+        (has_lost_its_records, "no masked vector: it failed", [1, 1, 1]),
+    ],
+)
+def test_an_attempt_that_failed_costs_nothing_once_it_is_repaired(
+    fault: Callable[[OwnSites], Callable[[], None]], reason: str, before: list[int], tmp_path: Path
+) -> None:
+    """Entries from which nothing has left serve the next run, and vectors that have left are sent again as they are.
+
+    Each of the two runs tries the sum as often as it may. The owner's total is that of one release.
+    """
+    once = OwnSites.of(tmp_path / "once", ALONE).run()
+    sites = OwnSites.of(tmp_path / "twice", ALONE)
+    repair = fault(sites)
+    with pytest.raises(QuorumError, match=reason):
+        sites.run()
+    assert [len(sites.entries(name)) for name in NAMES] == before
+    repair()
+    state = sites.run()
+    assert sorted(state.summed) == sorted(once.summed) == sorted(NAMES)
+    mechanism = release_mechanism(len(state.pooled[MLP.label].arrays["values"]), ALONE.privacy)
+    cost = total_epsilon([mechanism], ALONE.privacy.delta, ALONE.privacy.adjacency)
+    assert 0.999 < cost <= ALONE.privacy.epsilon
+    for name in NAMES:
+        assert [entry.mechanism for entry in sites.entries(name)] == [mechanism]
+        assert state.accounts[name].entries == once.accounts[name].entries == 1
+        assert state.accounts[name].epsilon == once.accounts[name].epsilon == cost
+
+
+@pytest.mark.usefixtures("quickly")
+def test_what_the_server_is_told_when_owners_have_not_approved(tmp_path: Path) -> None:
+    impatient = replace(ALONE, federation=replace(ALONE.federation, connect_timeout=1.0))
+    sites = OwnSites.of(tmp_path, impatient, approval="ask")
+    whole = sites.own["west"]
+    sites.own["west"] = replace(whole, federation=replace(whole.federation, sends=("models",)))
+    said: list[str] = []
+
+    def hear(event: ProgressEvent) -> None:
+        if isinstance(event, Notice):
+            said.append(event.text)
+
+    with pytest.raises(ConsentError) as told:
+        sites.run(on_progress=hear)
+    (proposal,) = sites.log("north").pending()
+    assert sites.log("west").pending() == []  # its settings do not allow the plan, so there is nothing to decide
+    plan = proposal.id[:12]
+    assert str(told.value) == (
+        "Cannot begin: 0 of 3 sites take part in this run, and 3 are needed (north: its owner has not decided yet; "
+        "south: its owner has not decided yet; west: the order does not fit the client's own settings). Nothing was "
+        f"spent. Start the run again when the owners have approved the plan {plan}."
+    )
+    assert told.value.code == Exit.CLIENTS
+    assert "west does not take part: the order does not fit the client's own settings" in said
+    assert (
+        f"waiting for the owners of north, south: `fedaux site approve {plan}` at each site approves this run" in said
+    )
+    sites.own["west"] = whole
+    sites.approve("north")
+    sites.log("south").decide(plan, "refused", "owner")
+    with pytest.raises(ConsentError) as told:
+        sites.run()
+    assert str(told.value) == (
+        "Cannot begin: 1 of 3 sites take part in this run, and 3 are needed (south: its owner has refused; west: its "
+        f"owner has not decided yet). Nothing was spent. Start the run again when the owners have approved the plan "
+        f"{plan}."
+    )
+    assert [sites.entries(name) for name in NAMES] == [[], [], []]
+    sites.log("south").decide(plan, "approved", "owner")
+    sites.approve("west")
+    assert sorted(sites.run().summed) == sorted(NAMES)  # nobody is asked again

@@ -9,7 +9,8 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
-from fedaux.core.messages import Refusal
+from fedaux.audit.site import with_own_sends
+from fedaux.core.failures import Refusal
 from fedaux.data.federated import client_names
 from fedaux.export.model import Model
 from fedaux.flower.client_app import app as clients
@@ -27,7 +28,9 @@ def test_a_run_leaves_its_models(
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
     config = tmp_path / "run.json"
     config.write_text(json.dumps(TINY_CONFIG.to_dict()))
-    grid = InProcessGrid(clients, 3, {"config": config.read_text(), "vault": str(tmp_path / "clients")})
+    grid = InProcessGrid(
+        clients, 3, {"config": json.dumps(with_own_sends(TINY_CONFIG).to_dict()), "vault": str(tmp_path / "clients")}
+    )
     context = Context(1, 1, {}, RecordDict(), {"config": str(config), "out": str(tmp_path / "run")})
     server(grid, context)
     model = Model.from_pretrained(tmp_path / "run")
@@ -76,7 +79,7 @@ def test_a_vault_from_an_old_backup_answers_no_new_run(tmp_path: Path, monkeypat
     policy = replace(TINY_CONFIG.federation, registered_only=True)
     config, vault = replace(TINY_CONFIG, federation=policy, rounds=1), tmp_path / "clients"
     (tmp_path / "run.json").write_text(json.dumps(config.to_dict()))
-    grid = InProcessGrid(clients, 3, {"config": json.dumps(config.to_dict()), "vault": str(vault)})
+    grid = InProcessGrid(clients, 3, {"config": json.dumps(with_own_sends(config).to_dict()), "vault": str(vault)})
     names = client_names(config)
     monkeypatch.setattr(
         grid,

@@ -13,7 +13,7 @@ from fedaux.client import teaching
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Order, Reply, TrainOrder, Update
+from fedaux.messages import Order, Reply, TrainOrder, Update
 from fedaux.runs.runner import in_process
 from fedaux.server import round as round_module
 from fedaux.server.loop import run as run_rounds

@@ -9,9 +9,10 @@ import torch
 
 from fedaux import Config, run
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.messages import Failure, PrepareOrder, Refusal
+from fedaux.core.failures import Failure, Refusal
 from fedaux.core.progress import OrdersSent, ProgressEvent, WorkProgress
 from fedaux.data.federated import open_data
+from fedaux.messages import PrepareOrder
 from fedaux.runs.runner import in_process
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server

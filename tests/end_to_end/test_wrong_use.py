@@ -19,6 +19,7 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import Exit
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import release_mechanism
+from helpers.accounts import enter, fails
 from helpers.harness import Patience
 from helpers.tiny import TINY_TOML
 
@@ -314,7 +315,7 @@ def test_clients_that_already_spent_their_budget(fedaux: Fedaux, place: Path) ->
     for client in range(3):
         store = BudgetStore(place / "out" / "clients" / f"client-00{client}", privacy)
         with pytest.raises(ZeroDivisionError):
-            store.release("another request", release_mechanism(9, privacy), lambda: 1 / 0)  # type: ignore
+            enter(store, "another request", release_mechanism(9, privacy), fails)
     code, err = fedaux(RUN)
     assert code == Exit.CLIENTS
     assert "and no scores" in one_paragraph(err)

@@ -9,9 +9,11 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedaux.core.messages import Account, Failure, TrainOrder, Update
+from fedaux.core.accounts import Account
+from fedaux.core.failures import Failure
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.serialization import deserialize, serialize
+from fedaux.messages import TrainOrder, Update
 from fedaux.methods.contribution import Contribution
 
 SIZE = 5_000_000  # numbers of a model: 20 MB

@@ -21,9 +21,9 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal as internal
 
-from fedaux.core.messages import HelloOrder
 from fedaux.deploy import supernode
-from fedaux.flower.serialization import MESSAGE_TYPES, serialize
+from fedaux.flower.serialization import serialize
+from fedaux.messages import ORDERS, HelloOrder
 
 NODE = 7
 
@@ -31,7 +31,7 @@ NODE = 7
 def connection(folder: Path) -> tuple[Any, ...]:
     """What Flower's own connection to a SuperLink consists of."""
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-    order = Message(serialize(HelloOrder()), NODE, MESSAGE_TYPES[HelloOrder])
+    order = Message(serialize(HelloOrder()), NODE, ORDERS[HelloOrder])
     order.metadata.__dict__["_message_id"] = order.object_id
     objects = {name: item.deflate() for name, item in get_all_nested_objects(order).items()}
     tree, bare = get_object_tree(order), remove_content_from_message(order)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedaux import Config, run
 from fedaux.config.methods import METHODS
-from fedaux.core.messages import Account
+from fedaux.core.accounts import Account
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.data.federated import open_data
 from fedaux.models import build, flatten_state

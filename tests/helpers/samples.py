@@ -4,7 +4,27 @@ from typing import Any
 
 import numpy as np
 
-from fedaux.core.messages import Account, PrepareOrder, Release, Sums, SumsOrder, TrainOrder, Update
+from fedaux.core.accounts import Account
+from fedaux.messages import (
+    VERSION,
+    Consent,
+    EveryOrder,
+    Hello,
+    HelloOrder,
+    Masked,
+    PlanOrder,
+    PrepareOrder,
+    Release,
+    RunPlan,
+    SumOrder,
+    SumReply,
+    Sums,
+    SumsOrder,
+    SumTerms,
+    TrainOrder,
+    Update,
+    plan_of,
+)
 from fedaux.privacy.mechanism import multiplier
 
 ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
@@ -100,3 +120,56 @@ def update(client: str = "a", **changes: Any) -> Update:
     facts = {"round": 2, "records": 7, "loss": 0.5, "seconds": 0.1, "weights": weights(1.5), "extra": {}}
     facts |= {"noise": 0.0, "rate": 1.0, "steps": 0, "account": ACCOUNT}
     return Update(client, **{**facts, **changes})
+
+
+def terms(order: str = "f00d", **changes: Any) -> SumTerms:
+    """Of a sum of three sites, for the order with this identity."""
+    facts = {
+        "run": "cafe",
+        "order": order,
+        "attempt": 0,
+        "sites": ["a", "b", "c"],
+        "threshold": 3,
+        "colluders": 1,
+        "scale": 0.0,
+        "length": 2,
+    }
+    return SumTerms(**{**facts, **changes})
+
+
+def sum_order(client: str = "a", step: str = "shares", **changes: Any) -> SumOrder:
+    arrays = {name: np.frombuffer(b"of " + name.encode(), np.uint8) for name in ("b", "c")}
+    facts = {"sum": terms().to_json(), "arrays": arrays}
+    return SumOrder(client, step=step, **{**facts, **changes})
+
+
+def sum_reply(client: str = "a", step: str = "shares", **changes: Any) -> SumReply:
+    facts = {"arrays": {"b": np.frombuffer(b"a share", np.uint8)}}
+    return SumReply(client, step, **{**facts, **changes})
+
+
+def masked(client: str = "a", **changes: Any) -> Masked:
+    facts = {"account": ACCOUNT, "arrays": {"masked": np.array([2**64 - 1, 0], np.uint64)}}
+    return Masked(client, **{**facts, **changes})
+
+
+def plan() -> RunPlan:
+    """Of a run that asks for a release, and then for training."""
+    return plan_of("cafe", "fedavg", 3, False, [prepare_order(), train_order()])
+
+
+def plan_order(client: str = "a", **changes: Any) -> PlanOrder:
+    return PlanOrder(client, **{"plan": plan().to_json(), **changes})
+
+
+def consent(client: str = "a", **changes: Any) -> Consent:
+    return Consent(client, **{"plan": plan().hash, "decision": "approved", **changes})
+
+
+def every_order() -> list[EveryOrder]:
+    """One order of each kind."""
+    return [HelloOrder(), plan_order(), prepare_order(), sums_order(), train_order(), sum_order()]
+
+
+def hello() -> Hello:
+    return Hello('["a"]', '["ill", "well"]', VERSION, "fedaux 1")

@@ -16,8 +16,10 @@ from fedaux.config.sections import (
     PretrainConfig,
     PrivacyConfig,
 )
-from fedaux.core.messages import Account, Failure, Order, PrepareOrder, Release, Reply, TrainOrder, Update
+from fedaux.core.accounts import Account
+from fedaux.core.failures import Failure
 from fedaux.data.records import Records
+from fedaux.messages import Consent, Order, PlanOrder, PrepareOrder, Release, Reply, TrainOrder, Update
 from fedaux.privacy.mechanism import multiplier
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
@@ -74,6 +76,8 @@ def update(order: TrainOrder, **changes: Any) -> Update:
 
 
 def honest(order: Order) -> Reply:
+    if isinstance(order, PlanOrder):
+        return Consent(order.client, order.plan_hash, "approved")
     return release(order) if isinstance(order, PrepareOrder) else update(order)
 
 

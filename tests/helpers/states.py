@@ -4,8 +4,10 @@ import numpy as np
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Account, Failure, Release
+from fedaux.core.accounts import Account
+from fedaux.core.failures import Failure
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
+from fedaux.messages import Release
 from fedaux.server.run_state import RunState
 
 _RNG = np.random.default_rng(0)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from fedaux import Config
+from fedaux.audit.site import with_own_sends
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
@@ -29,15 +30,16 @@ class Federation:
 
     def __init__(self, folder: Path, servers: Servers, config: Config) -> None:
         self.folder, self.servers, self.config = folder, servers, config
-        self.file = folder / "config.json"
+        self.file, self.site_file = folder / "config.json", folder / "site.json"
         self.file.write_text(json.dumps(config.to_dict()))
+        self.site_file.write_text(json.dumps(with_own_sends(config).to_dict()))
         self.out, self.training = folder / "run", folder / "training"  # by process, where it is slow
         self.training.mkdir(exist_ok=True)
         servers.environment[FOLDER] = str(self.training)
 
     def site(self, name: str, **changes: str) -> None:
         vault = str(self.folder / "vaults")
-        self.servers.node(name, {"config": str(self.file), "vault": vault, "clients": name, **changes})
+        self.servers.node(name, {"config": str(self.site_file), "vault": vault, "clients": name, **changes})
 
     def up(self) -> None:
         self.servers.superlink()
@@ -54,7 +56,12 @@ class Federation:
         return [entry.request for entry in read_account(self.folder / "vaults" / name)[1] if entry.steps]
 
 
-def run_to_the_end(folder: Path, config: Config, plain: bool = False, simulation: bool = False) -> tuple[RunState, str]:
+CLIENT_APP = "fedaux.flower.client_app:app"
+
+
+def run_to_the_end(
+    folder: Path, config: Config, plain: bool = False, simulation: bool = False, client: str = CLIENT_APP
+) -> tuple[RunState, str]:
     """(state, log) of a run of three SuperNodes, or of Flower's simulation, which ended in `folder / "run"`."""
     with Servers(folder / "servers", plain=plain or simulation) as servers:
         made = Federation(folder, servers, config)
@@ -64,6 +71,6 @@ def run_to_the_end(folder: Path, config: Config, plain: bool = False, simulation
             servers.run(made.file, made.out, connection=nodes)
         else:
             made.up()
-            made.begin()
+            made.begin(client=client)
         log = servers.finish()
     return RunState.load(made.out), log

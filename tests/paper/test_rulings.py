@@ -18,7 +18,7 @@ from fedaux.config.methods import METHODS, PAPER
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Account
+from fedaux.core.accounts import Account
 from fedaux.core.results import RoundResult
 from fedaux.data.federated import open_data
 from fedaux.data.partition import AuxSplit

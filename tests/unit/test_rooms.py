@@ -35,6 +35,7 @@ ROOMS = (  # from the top floor down: a room imports only from below
     "models",
     "data",
     "config",
+    "messages",
     "core",
 )
 SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if TEMPLATES not in path.parents]

@@ -19,8 +19,9 @@ from fedaux.audit.attack import AttackResult, AuditConfig
 from fedaux.audit.site import NAME, AuditedSite, head_order, refused, score_order, scores, training, write_rows
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Account, Federation, Order, PrepareOrder, Release, Reply, Subtotal, TrainOrder, Update
+from fedaux.core.accounts import Account
 from fedaux.flower.federation import read_reply
+from fedaux.messages import Federation, Order, PrepareOrder, Release, Reply, Subtotal, TrainOrder, Update
 from fedaux.privacy.account import Entry, SiteAccount
 from fedaux.privacy.accounting import Mechanism, release_mechanism, total_epsilon
 from fedaux.privacy.ledger import Ledger

@@ -33,7 +33,7 @@ from fedaux.audit.site import (
     write_rows,
 )
 from fedaux.config.methods import SUMS
-from fedaux.core.messages import Arrays, Hello, HelloOrder, PrepareOrder, Release, Sums, SumsOrder, TrainOrder, Update
+from fedaux.core.arrays import Arrays
 from fedaux.data.records import Corpus
 from fedaux.flower import client_app as client
 from fedaux.flower.dropin_client import add_release_handler
@@ -41,15 +41,29 @@ from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import serialize
 from fedaux.flower.user_model import ACTION, FeaturesOf
+from fedaux.messages import (
+    ORDERS,
+    EveryOrder,
+    Hello,
+    HelloOrder,
+    PrepareOrder,
+    Protection,
+    Release,
+    Sums,
+    SumsOrder,
+    TrainOrder,
+    Update,
+    answer_type,
+    fields_of,
+)
+from fedaux.messages.declaration import Answered
 from fedaux.models import flatten_state
-from fedaux.privacy.ledger import DISCLOSED_FIELDS, PUBLIC
 from fedaux.privacy.module_validation import per_record_safe
 
 MAP: Arrays = {"mean": np.zeros(4, np.float32), "basis": np.eye(4, 1, dtype=np.float32)}  # φ is a feature's sign
-ORDERS = {"query.hello", "query.prepare", "query.sum", "query.sums", "train.default"}  # that a client answers
+KNOWN = {f"{name}.default" if name == "train" else name for name in ORDERS.values()}  # that a client answers
 OTHERS = ("evaluate", "evaluate.default", "evaluate.score", "query", "query.evaluate", "query.fedaux", "train.evaluate")
 SECRET = "Jane Doe 1970 HIV positive"
-REPLY_TYPES: dict[type, type] = {HelloOrder: Hello, PrepareOrder: Release, TrainOrder: Update}
 
 
 def broken_source(path: Path) -> Corpus:
@@ -65,7 +79,7 @@ def oracle(folder: Path, audit: AuditConfig) -> AttackResult:
     sums = [_sums_order(score_order(site), sends) for sends in SUMS]
     answered += [f"query.sums for {order.sends}" for order in sums if not site.send(order).has_error()]
     known = set(client.app._registered_funcs)
-    extra = sorted({*answered, *(known - ORDERS)})
+    extra = sorted({*answered, *(known - KNOWN)})
     count = len(OTHERS) * len(contents) + len(sums)
     detail = f"answers {', '.join(extra)}" if extra else f"{count} other orders are refused"
     return AttackResult.exact(bool(extra), detail)
@@ -77,12 +91,20 @@ def fields(folder: Path, audit: AuditConfig) -> AttackResult:
     wrong = set()
     for order in _orders(sites[0]):
         first, second = (_without_signature(dict(_fields(site.send(order)))) for site in sites)
-        classes = DISCLOSED_FIELDS[REPLY_TYPES[type(order)]]
-        public = {name for name, disclosure in classes.items() if disclosure.private is PUBLIC}
-        wrong |= {f"{name} is not classified" for name in {*first, *second} - set(classes)}
+        declared = {field.name: field.marks for field in fields_of(reply_type(order))}
+        public = {
+            name
+            for name, marks in declared.items()
+            if isinstance(marks, Answered) and marks.disclosure.private is Protection.PUBLIC
+        }
+        wrong |= {f"{name} is not declared" for name in {*first, *second} - set(declared)}
         wrong |= {f"{name} is said to be public" for name in public if first.get(name) != second.get(name)}
     detail = "; ".join(sorted(wrong)) or "all are classified, and the public ones agree"
     return AttackResult.exact(bool(wrong), detail)
+
+
+def reply_type(order: EveryOrder) -> type:
+    return Hello if isinstance(order, HelloOrder) else answer_type(order)
 
 
 def _without_signature(fields: dict[str, Any]) -> dict[str, Any]:

@@ -18,15 +18,17 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from fedaux.audit import layer
 from fedaux.audit.accounts import composed_epsilon, replies_to
 from fedaux.audit.attack import Attack, AttackResult, AttackSkipped, AuditConfig
 from fedaux.audit.records import text_prototype
 from fedaux.audit.site import IDENTITY, NAME, AuditedSite, HostileServer, compare_releases
 from fedaux.config.schema import Config
-from fedaux.core.messages import PrepareOrder
+from fedaux.config.sends import NOISY_SUMS, needed_by
 from fedaux.data.federated import read_private
 from fedaux.data.labels import declared_classes
 from fedaux.data.records import Records, is_text
+from fedaux.messages import PrepareOrder
 from fedaux.models import build
 from fedaux.privacy.module_validation import UnsupportedModuleError, validate_module
 from fedaux.privacy.per_record import ImpureModuleError
@@ -121,6 +123,35 @@ class OwnSite:
 
     def records(self, site: AuditedSite) -> Records:
         return read_private(site.config.data, self.classes)
+
+    @property
+    def sends(self) -> tuple[str, ...]:
+        """What may leave; where the settings do not say so, what the method needs."""
+        return self.config.federation.sends or needed_by(self.config)
+
+    def usual_site(self, folder: Path, name: str) -> AuditedSite:
+        """Return a site of this name under these settings, with synthetic records and nothing odd."""
+        source = self.config.data.source
+        if source not in FORMATS:
+            raise AttackSkipped(f"source {source!r} is your own: no records can be made up in its format")
+        data_folder = folder / "data"
+        data_folder.mkdir(parents=True)
+        _, write = FORMATS[source]
+        data = replace(self.config.data, path=write(self, data_folder, ""), classes=self.classes)
+        federation = replace(self.config.federation, sites=(name,))
+        site = AuditedSite(folder, replace(self.config, data=data, federation=federation), (name,))
+        site.vault.mkdir(parents=True)
+        return site
+
+    def releasing(self) -> OwnSite:
+        """Return the same site outside of secure sums, for what attacks its releases: they are made by the same code.
+
+        A site that releases nothing has nothing to attack.
+        """
+        if NOISY_SUMS not in self.sends:
+            raise AttackSkipped(f"this site releases nothing under noise; it sends {', '.join(self.sends)}")
+        own = replace(self.config.federation, secure=False, approval="none", sends=self.sends)
+        return replace(self, config=replace(self.config, federation=own))
 
     def orders(self, site: AuditedSite, count: int) -> list[PrepareOrder]:
         """Any site of `pairs` can answer them: φ is the sign of one feature of a network with random weights."""
@@ -286,6 +317,7 @@ def own_networks(own: OwnSite, folder: Path) -> AttackResult:
 
 def own_source(own: OwnSite, folder: Path) -> AttackResult:
     """One record exchanged for each odd one, from the file to the release."""
+    own = own.releasing()
     pairs = list(own.pairs(folder))
     (order,) = own.orders(pairs[0][1][0], 1)
     found = [compare_releases(sites, order, own.audit, odd) for odd, sites in pairs]
@@ -295,6 +327,7 @@ def own_source(own: OwnSite, folder: Path) -> AttackResult:
 
 def own_map(own: OwnSite, folder: Path) -> AttackResult:
     """A public map of other types than the site expects, NaN and infinities among them."""
+    own = own.releasing()
     _, sites = next(own.pairs(folder))
     (order,) = own.orders(sites[0], 1)
     found = []
@@ -307,6 +340,7 @@ def own_map(own: OwnSite, folder: Path) -> AttackResult:
 
 def own_account(own: OwnSite, folder: Path) -> AttackResult:
     """Many questions, and each of them twice: the ε of all answers together, against the owner's total."""
+    own = own.releasing()
     _, (site, _) = next(own.pairs(folder))
     orders = own.orders(site, 4)
     replies = list(replies_to(site, [*orders, *orders]))
@@ -324,7 +358,7 @@ def odd_records(source: str) -> Attack:
             {
                 "prototypes": [{"name": spec.name, **dict(spec.options)}],
                 "data": {"source": source, "partition": "own", "classes": CLASSES, "options": OPTIONS.get(source, {})},
-                "federation": {"sites": ["site"]},
+                "federation": {"sites": ["site"], "sends": [NOISY_SUMS]},
                 "privacy": {"epsilon": audit.epsilon, "delta": audit.delta},
             }
         )
@@ -337,6 +371,9 @@ def odd_records(source: str) -> Attack:
 
 
 OWN_ATTACKS = {  # what is attacked, and how
+    "own-gate": ("every kind of order, against what may leave", layer.own_gate),
+    "own-sums": ("unequal orders and copied keys in a secure sum", layer.own_sums),
+    "own-approvals": ("orders beyond the plan that an owner approved", layer.own_approvals),
     "own-networks": ("the networks of the settings", own_networks),
     "own-source": ("an odd record in the source's format, on others", own_source),
     "own-map": ("a public map of other types", own_map),

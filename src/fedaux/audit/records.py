@@ -42,8 +42,9 @@ from fedaux.audit.site import (
     write_rows,
 )
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.messages import Arrays, TrainOrder, Update
+from fedaux.core.arrays import Arrays
 from fedaux.flower.federation import read_reply
+from fedaux.messages import TrainOrder, Update
 from fedaux.privacy.module_validation import UnsupportedModuleError, validate_module
 
 Floats = NDArray[np.float32]

@@ -22,11 +22,14 @@ from numpy.typing import NDArray
 from fedaux.audit.attack import AttackResult, AuditConfig, Vector, at_distance, distinguish
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.core.messages import Arrays, HelloOrder, Order, PrepareOrder, Refusal, Release, TrainOrder, Update
+from fedaux.config.sends import needed_by
+from fedaux.core.arrays import Arrays
+from fedaux.core.failures import Refusal
 from fedaux.flower import client_app as client
 from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.serialization import MESSAGE_TYPES, serialize
+from fedaux.flower.serialization import serialize
+from fedaux.messages import ORDERS, HelloOrder, Order, PrepareOrder, Release, SumsOrder, TrainOrder, Update
 from fedaux.models import build, flatten_state
 from fedaux.models.registry import Prototype
 from fedaux.scoring.features import extractor_hash
@@ -57,6 +60,12 @@ def training(audit: AuditConfig, **more: Any) -> dict[str, Any]:
     }
     one_step = {"method": "fedavg", "head_only": True, "rounds": 1, "local": {"epochs": 1}}
     return {**one_step, "privacy": {**privacy, **more}}
+
+
+def with_own_sends(config: Config) -> Config:
+    """Let a site send what its own method needs, as `fedaux deploy init` writes it, unless its settings say more."""
+    sends = config.federation.sends or needed_by(config)
+    return replace(config, federation=replace(config.federation, sends=sends))
 
 
 def write_rows(
@@ -101,7 +110,8 @@ class AuditedSite:
             "federation": {"sites": list(names)},
             **settings,
         }
-        return cls(data.parent / f"{data.stem}-site", Config.from_dict(facts), names)
+        config = Config.from_dict(facts)
+        return cls(data.parent / f"{data.stem}-site", with_own_sends(config), names)
 
     @cached_property
     def _settings(self) -> dict[str, str]:
@@ -119,7 +129,7 @@ class AuditedSite:
         return ask(self.grid, content, kind)
 
     def send(self, order: HelloOrder | Order) -> Message:
-        return self.message(serialize(order), MESSAGE_TYPES[type(order)])
+        return self.message(serialize(order), ORDERS[type(order)])
 
     def release(self, order: PrepareOrder) -> Release:
         return read_reply(Release, self.send(order))
@@ -238,16 +248,24 @@ class HostileServer:
 
     def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
         scorer = make_scorer(self.config.privacy, self.classes)
+        if scorer.name == "class-moments" and "split" not in public:
+            public = {**public, "split": np.full(3, 0.57, np.float32)}
         size = scorer.size(public)
         return PrepareOrder(client, scorer=scorer.name, size=size, known_entries=0, public=public, **self._extractor())
+
+    def sums(self, sends: str, client: str = NAME) -> SumsOrder:
+        """Sum up features of the server's extractor."""
+        random = self.config.random_features
+        width = random or self.width
+        return SumsOrder(client, sends=sends, width=width, random_features=random, **self._extractor())
 
     def train(self, weights: NDArray[Any], lr: float = 1.0) -> TrainOrder:
         """Train the head (W, b), flattened, on features of the server's extractor."""
         return TrainOrder(
             client=NAME,
             round=1,
-            method="fedavg",
-            method_options="{}",
+            method=self.config.method,
+            method_options=json.dumps(dict(self.config.method_options)),
             epochs=self.config.local.epochs,
             batch_size=self.config.local.batch_size,
             optimizer="adam",

@@ -73,9 +73,10 @@ def write_off(
     from fedaux.config.schema import Config
     from fedaux.deploy.layout import read_env
     from fedaux.privacy.account import BudgetStore, account_folder
+    from fedaux.privacy.accounting import round_up
 
     name, config = read_env(folder / "site.env")["NAME"], Config.load(folder / "site.toml")
     store = BudgetStore(account_folder(config, folder / "vault", name), config.privacy)
     missing, spent = store.write_off(entries), store.account()
-    text = f"{missing} entries are written off: ε = {spent.epsilon:.4g} in {spent.entries} entries."
+    text = f"{missing} entries are written off: ε = {round_up(spent.epsilon)} in {spent.entries} entries."
     print_result(as_json, {"missing": missing, "epsilon": spent.epsilon, "entries": spent.entries}, text)

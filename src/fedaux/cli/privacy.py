@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from fedaux.cli.common import Json, console_for, examples, print_json, with_local_modules
 from fedaux.core.errors import Exit
@@ -198,7 +199,7 @@ def audit(
         console.print(_findings_table(found, delta))
         for one in found:
             if one.skipped or one.violated:
-                console.print(f"{one.name}: {'skipped, ' if one.skipped else ''}{one.detail}")
+                console.print(f"{one.name}: {'skipped, ' if one.skipped else ''}{escape(one.detail)}")
     if violated:
         console.print(f"[bold red]The claim does not hold[/bold red] against {', '.join(violated)}.")
         raise typer.Exit(Exit.NEGATIVE)

@@ -1,42 +1,46 @@
-"""`fedaux site`: what a site's owner decides, and the log of everything that has left."""
+"""`fedaux site`: which runs a site's owner approves, and the log of the orders that were answered."""
 
 from __future__ import annotations
 
 import getpass
+import itertools
+import shutil
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedaux.cli.common import Json, examples, print_result
+from fedaux.core.event_log import printable
 
 if TYPE_CHECKING:
-    from fedaux.client.approvals import ApprovalLog
+    from fedaux.client.approvals import ApprovalLog, Entry
 
 app = typer.Typer(no_args_is_help=True, help="At a site: what is asked of it, the owner's approval, and the log.")
 
 Folder = Annotated[Path, typer.Option("--site", help="The folder of the site.")]
-Identity = Annotated[str, typer.Argument(help="As `fedaux site pending` shows it.")]
+Identity = Annotated[str, typer.Argument(help="As `fedaux site pending` shows it; its first 12 digits are enough.")]
 
 
 @app.command(epilog=examples("fedaux site pending --site hospitals/sites/berlin"))
 def pending(site: Folder = Path(), as_json: Json = False) -> None:
-    """List what the server has asked for and nobody has decided: method, settings, and what would leave."""
-    found = _log(site).pending()
-    lines = [f"{one.id}  {one.facts.get('rule', '')}  since {one.time}\n{_facts(one.facts)}" for one in found]
-    facts = [{"id": one.id, "since": one.time, **one.facts} for one in found]
+    """List the plans of runs that nobody has decided: who asks, the method, what would leave, and all settings."""
+    entries = _log(site).pending()
+    lines = [f"{entry.id}  since {entry.time}\n{_facts(entry.facts)}" for entry in entries]
+    facts = [{"id": entry.id, "since": entry.time, **entry.facts} for entry in entries]
     print_result(as_json, {"pending": facts}, "\n".join(lines) or "nothing waits for an approval")
 
 
-@app.command(epilog=examples("fedaux site approve 3f2a9c0d11e4b7a8 --site hospitals/sites/berlin"))
+@app.command(epilog=examples("fedaux site approve 3f2a9c0d11e4 --site hospitals/sites/berlin"))
 def approve(identity: Identity, site: Folder = Path(), as_json: Json = False) -> None:
-    """Approve a proposal: its orders are answered from now on, in every round of its run."""
+    """Approve the plan of a run: its orders are answered from now on, as many as the plan says."""
     _decide(site, identity, "approved", as_json)
 
 
-@app.command(epilog=examples("fedaux site refuse 3f2a9c0d11e4b7a8 --site hospitals/sites/berlin"))
+@app.command(epilog=examples("fedaux site refuse 3f2a9c0d11e4 --site hospitals/sites/berlin"))
 def refuse(identity: Identity, site: Folder = Path(), as_json: Json = False) -> None:
-    """Refuse a proposal, also one that was approved: its orders are refused from now on."""
+    """Refuse the plan of a run, also one that was approved: its orders are refused from now on."""
     _decide(site, identity, "refused", as_json)
 
 
@@ -52,9 +56,16 @@ def log(
     entries, now = found.entries(), found.head
     if head:
         found.check_head(head)
-    lines = [] if verify else [f"{one.time}  {one.event:9}  {one.id}  {one.by}" for one in entries]
+    lines = [] if verify else [_log_line(entry) for entry in entries]
     facts = {"head": now, "entries": [vars(one) for one in entries]}
     print_result(as_json, facts, "\n".join([*lines, f"the log is whole; its head, to be noted elsewhere: {now}"]))
+
+
+def _log_line(entry: Entry) -> str:
+    """One event; for an order that was begun or answered, its kind and its hash."""
+    facts = entry.facts
+    order = f"  {facts['kind']} order {facts['order']}" if entry.event in ("begun", "answered") else ""
+    return printable(f"{entry.time}  {entry.event:9}  {entry.id}  {entry.by}{order}")
 
 
 def _decide(site: Path, identity: str, event: str, as_json: bool) -> None:
@@ -63,7 +74,20 @@ def _decide(site: Path, identity: str, event: str, as_json: bool) -> None:
 
 
 def _facts(facts: dict[str, object]) -> str:
-    return "\n".join(f"    {name} = {value}" for name, value in facts.items() if name != "rule" and value != "")
+    """Return a plan as its owner reads it.
+
+    The server wrote parts of it. So nothing but printable text is shown, and a line that is broken shows where: a text
+    with many spaces would otherwise look like lines of our own.
+    """
+    lines = [f"    {name} = {value}" for name, value in facts.items() if name not in ("words", "orders")]
+    orders = facts.get("orders", [])
+    assert isinstance(orders, list)
+    for order in orders:
+        lines.append(f"    at most {order['at most']} orders to {order['to']}:")
+        lines += [f"        {name} = {value}" for name, value in order.items() if name not in ("to", "at most")]
+    width = shutil.get_terminal_size().columns - 2
+    wrapped = [textwrap.wrap(printable(line), width, subsequent_indent="        ↳ ") for line in lines]
+    return "\n".join(itertools.chain.from_iterable(wrapped))
 
 
 def _log(site: Path) -> ApprovalLog:

@@ -1,12 +1,15 @@
-"""A site's owner approves what is asked of the site, and everything that leaves is in a log that shows tampering.
+"""A site's owner approves what a run will ask of the site, and the log of it shows tampering.
 
-With `federation.approval = "ask"` an order is refused until its proposal was approved: by the owner (`fedaux site
-approve`), or by a standing rule of the site's own settings. A proposal is all that decides what an order reveals, but
-not the round, so that one approval lasts for a run; another run is another proposal.
+With `federation.approval = "ask"` a server sends the plan of its run before anything else (`messages.plan`), and every
+order is refused until the owner has approved that plan (`fedaux site approve`), or a standing rule of the site's own
+settings has. The owner reads who asks, the method, what leaves and at which ε. One approval covers one run as proposed:
+its method, how many orders of which kind at most, and the hash of everything that is fixed for the run. Each attempt of
+a secure sum counts as an order. Another extractor, another standardisation, one more epoch: that is another plan.
 
-The log, `vault/approvals.jsonl`, is only appended to. Each line has the authentication code, under the site's key
-`vault/approvals.key`, of itself and the line before; `approvals.head` has that of the last one, so that a log that was
-cut shows as well. Approvals are read from the log alone: whoever lacks the key can forge none.
+The log, `vault/approvals.jsonl`, is only appended to. It names the hash of each order that was begun, and of each that
+was answered. Each line has the authentication code, under the site's key `vault/approvals.key`, of itself and the line
+before. `approvals.head` has that of the last one, so that a log that was cut shows as well. Approvals are read from the
+log alone: whoever lacks the key can forge none.
 """
 
 from __future__ import annotations
@@ -17,25 +20,29 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
-from functools import wraps
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fedaux.client.site import Site
+from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.failures import OrderError
 from fedaux.core.io import locked, write_atomically
-from fedaux.core.messages import DataOrder, PrepareOrder, SumsOrder, SumTerms, TrainOrder
-from fedaux.models.inference import fingerprint_arrays
+from fedaux.messages import DataOrder, RunPlan, SumTerms, question
+from fedaux.messages.plan import KINDS, Ask
+from fedaux.messages.types import Hash
+from fedaux.privacy.accounting import round_up
 
-LOG, KEY, HEAD = "approvals.jsonl", "approvals.key", "approvals.head"
-CHANGING = {"client", "round", "lr", "seed", "known_entries", "known_signature", "last_round", "sum"}  # between orders
-R = TypeVar("R")
-Asked = TypeVar("Asked", bound=DataOrder)
+LOG = "approvals.jsonl"
+KEY = "approvals.key"
+HEAD = "approvals.head"
+SHORT = 12  # digits of a plan's hash by which an owner may name it
+MOST_PENDING = 20  # plans that may wait for the owner: a server cannot fill the disk with proposals
 
 
 class ApprovalError(FedauxError, ValueError):
@@ -52,37 +59,48 @@ class LogError(FedauxError, ValueError):
 
 @dataclass(frozen=True)
 class Proposal:
-    """What an order asks for: `rule` is what standing rules are compared with, such as train:fedaux."""
+    """The plan of a run as its owner reads it."""
 
-    rule: str
+    plan: RunPlan
     facts: dict[str, Any] = field(hash=False)
 
     @property
     def id(self) -> str:
-        return hashlib.sha256(json.dumps([self.rule, self.facts], sort_keys=True).encode()).hexdigest()[:16]
+        return self.plan.hash
 
     @classmethod
-    def of(cls, order: DataOrder, site: Site) -> Proposal:
-        """Return the proposal of an order: its scalars, and what the site's own settings allow it to cost."""
-        scalars = {
-            name: value
-            for name, value in vars(order).items()
-            if name not in CHANGING and isinstance(value, str | int | float | bool)
+    def of(cls, plan: RunPlan, words: Sequence[str], site: Site) -> Proposal:
+        """Describe a plan: `words` is what would leave, and the site's own settings say at which cost."""
+        facts: dict[str, Any] = {
+            "asked by": site.server or "the server of this run",
+            "run": plan.run,
+            "method": plan.method,
+            "rounds": plan.rounds,
+            "leaves": cost_in_words(words, site.config, sum(ask.at_most for ask in plan.asks if ask.kind == "release")),
+            "secure sum": "yes: the server sees sums over the sites" if plan.secure else "no",
+            "words": sorted(words),
         }
-        privacy = site.config.privacy
-        if isinstance(order, PrepareOrder):
-            scalars["public"] = fingerprint_arrays(order.public)
-            rule, cost = f"release:{order.scorer}", f"ε = {privacy.epsilon:g}, once for the same request"
-        elif isinstance(order, SumsOrder):
-            rule, cost = f"sums:{order.sends}", "sums WITHOUT noise"
+        facts["orders"] = [{"to": ask.kind, "at most": ask.at_most, **ask.facts} for ask in plan.asks]
+        return cls(plan, facts)
+
+
+def cost_in_words(words: Sequence[str], config: Config, releases: int = 1) -> str:
+    """Return what would leave, with its ε where there is noise: rounded up, as every printed ε.
+
+    Each of several `releases` costs ε: of other networks, or of a secure sum that is tried again.
+    """
+    privacy = config.privacy
+    total = round_up(privacy.epsilon_budget)
+    parts = []
+    for word in words:
+        if word == "noisy sums":
+            several = f", up to {releases} times, within a total of ε = {total}" if releases > 1 else ""
+            parts.append(f"noisy sums at ε = {round_up(privacy.epsilon)}{several}, δ = {privacy.delta:g}")
+        elif word == "noisy models":
+            parts.append(f"noisy models within a total of ε = {total}, δ = {privacy.delta:g}")
         else:
-            private = f"of the total ε = {privacy.epsilon_budget:g}" if privacy.private_training else "WITHOUT noise"
-            rule, cost = f"train:{order.method}", f"models {private}"
-        if order.sum:  # in a secure sum: with whom; in which run and attempt, or in all rounds of a training
-            terms = SumTerms.from_json(order.sum)
-            once = "" if isinstance(order, TrainOrder) else f"; run {terms.run}, attempt {terms.attempt}"
-            scalars["secure sum"] = f"{terms.threshold} of {', '.join(sorted(terms.sites))}{once}"
-        return cls(rule, {**scalars, "leaves": cost})
+            parts.append(f"{word} WITHOUT noise")
+    return " and ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -90,7 +108,7 @@ class Entry:
     """One line of the log."""
 
     time: str
-    event: str  # proposed, approved, refused (by the owner), answered, rejected (an order, for lack of approval)
+    event: str  # proposed, approved, refused (by the owner), begun, answered
     id: str
     by: str
     facts: dict[str, Any] = field(default_factory=dict, hash=False)
@@ -110,45 +128,65 @@ class ApprovalLog:
         with self._locked():
             return self._read()[0]
 
-    def append(self, event: str, proposal: Proposal | str, by: str) -> None:
-        """Add a line, on disk when this returns."""
-        with self._locked():
-            self._append(self._read(), event, proposal, by)
-
-    def decide(self, identity: str, event: str, by: str) -> None:
-        """Approve or refuse a proposal; the last word counts."""
+    def decide(self, start: str, event: str, by: str) -> None:
+        """Approve or refuse the proposal whose id starts like this; the last word counts."""
         with self._locked():
             log = self._read()
-            if identity not in {entry.id for entry in log[0]}:
-                raise ApprovalError(f"there is no proposal {identity}; `fedaux site pending` lists them")
-            self._append(log, event, identity, by)
+            proposed = {entry.id for entry in log[0] if entry.event == "proposed"}
+            matching = [name for name in proposed if name.startswith(start) and len(start) >= SHORT]
+            if not matching:
+                raise ApprovalError(
+                    f"Cannot decide on {start!r}: no plan has this id. `fedaux site pending` lists them; the first "
+                    f"{SHORT} digits of one are enough."
+                )
+            if len(matching) > 1:
+                raise ApprovalError(f"Cannot decide on {start!r}: {len(matching)} plans begin so. Write all of the id.")
+            self._append(log, event, matching[0], by)
 
     def pending(self) -> list[Entry]:
         """The proposals that nobody has decided, oldest first."""
-        decided, found = set[str](), dict[str, Entry]()
-        for entry in self.entries():
-            if entry.event == "proposed":
-                found.setdefault(entry.id, entry)
-            elif entry.event in ("approved", "refused"):
-                decided.add(entry.id)
-        return [entry for identity, entry in found.items() if identity not in decided]
+        return _undecided(self.entries())
 
-    def admit(self, proposal: Proposal, standing: tuple[str, ...]) -> None:
-        """Raise an `ApprovalError` unless the proposal is approved; write down one that is new."""
+    def propose(self, proposal: Proposal, standing: Sequence[str]) -> str:
+        """Write down a plan that is new, and return what was decided: approved, refused, or pending.
+
+        A standing rule approves a plan if it names everything that would leave.
+        """
         with self._locked():
             log = self._read()
-            words = [entry.event for entry in log[0] if entry.id == proposal.id]
-            last = next((word for word in reversed(words) if word in ("approved", "refused")), "")
-            if not words:
-                log = self._append(log, "proposed", proposal, "server")
-            if not last and (rule := next((one for one in standing if fnmatchcase(proposal.rule, one)), "")):
-                log = self._append(log, "approved", proposal.id, f"standing rule {rule}")
-                last = "approved"
-            if last != "approved":
-                self._append(log, "rejected", proposal.id, "site")
-        if last != "approved":
-            what = "was refused by" if last else "waits for"
-            raise ApprovalError(f"{proposal.rule} {what} this site's owner: fedaux site approve {proposal.id}")
+            if all(entry.id != proposal.id for entry in log[0]):
+                if len(_undecided(log[0])) >= MOST_PENDING:
+                    raise OrderError(
+                        f"Cannot take another plan: {MOST_PENDING} of them wait for this site's owner, who can refuse "
+                        "them with `fedaux site refuse`."
+                    )
+                log = self._append(log, "proposed", proposal.id, "server", proposal.facts)
+            decision = _decision(log[0], proposal.id)
+            words = proposal.facts["words"]
+            if decision == "pending" and words and set(words) <= set(standing):
+                self._append(log, "approved", proposal.id, f"standing rule {', '.join(standing)}")
+                decision = "approved"
+        return decision
+
+    def check_decision(self, plan: RunPlan) -> None:
+        """Raise an `ApprovalError` unless the plan is approved."""
+        with self._locked():
+            _check_decision(self._read()[0], plan)
+
+    def record(self, event: str, part: PlannedOrder) -> None:
+        """Write down that an order is begun or answered, once; raise an `ApprovalError` if the plan has no room for it.
+
+        An order counts as soon as it is begun, whatever comes of it, since a failure may tell something too. And it is
+        checked again when it is answered: computing may take hours, in which the owner may refuse the plan.
+        """
+        facts: dict[str, Any] = {"kind": part.ask.kind, "order": part.identity, "ask": _ask_hash(part.ask)}
+        if round_ := getattr(part.order, "round", 0):
+            facts["round"] = round_
+        with self._locked():
+            log = self._read()
+            _check_room(log[0], part)
+            if part.identity not in _recorded(log[0], event, part):
+                self._append(log, event, part.plan.hash, "site", facts)
 
     @property
     def head(self) -> str:
@@ -165,13 +203,11 @@ class ApprovalLog:
         if not (count.isdigit() and 0 < int(count) <= len(lines) and lines[int(count) - 1].startswith(f"{code} ")):
             raise LogError(f"the log does not go on from the head {noted}: it was written anew, or cut")
 
-    def _append(self, log: Log, event: str, proposal: Proposal | str, by: str) -> Log:
-        """Add a line to the log as it was read, and return the log with it."""
+    def _append(self, log: Log, event: str, identity: str, by: str, facts: dict[str, Any] | None = None) -> Log:
+        """Add a line to the log as it was read, on disk when this returns, and return the log with it."""
         entries, before = log
-        identity = proposal if isinstance(proposal, str) else proposal.id
-        facts = {} if isinstance(proposal, str) else {"rule": proposal.rule, **proposal.facts}
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
-        entry = Entry(moment, event, identity, by, facts)
+        entry = Entry(moment, event, identity, by, facts or {})
         text = json.dumps(vars(entry), sort_keys=True)
         code = self._code(before, text)
         with (self.folder / LOG).open("a", encoding="utf-8") as file:
@@ -218,18 +254,140 @@ class ApprovalLog:
         return locked(self.folder / ".approvals.lock")
 
 
-def with_approval(handler: Callable[[Asked, Site], R]) -> Callable[[Asked, Site], R]:
-    """Answer an order only as the owner has approved, and log it; where the settings do not ask, do nothing."""
+@dataclass(frozen=True, eq=False)
+class PlannedOrder:
+    """An order, and the part of a plan that has it.
 
-    @wraps(handler)
-    def asked(order: Asked, site: Site) -> R:
-        settings = site.config.federation
-        if settings.approval != "ask":
-            return handler(order, site)
-        log, proposal = ApprovalLog(site.vault), Proposal.of(order, site)
-        log.admit(proposal, settings.standing)
-        reply = handler(order, site)
-        log.append("answered", proposal.id, f"round {getattr(order, 'round', 0)}")
-        return reply
+    Attributes:
+        order: The order.
+        plan: The plan that it belongs to.
+        ask: What of the plan covers it.
+        start: A hash of the state that the client starts from; "" without any.
+    """
 
-    return asked
+    order: DataOrder
+    plan: RunPlan
+    ask: Ask
+    start: str = ""
+
+    @classmethod
+    def find(cls, order: DataOrder, site: Site, start: str = "") -> PlannedOrder:
+        """Return the order with its part of the plan; raise an error if the plan does not have it."""
+        plan = find_plan(order, site)
+        ask = plan.ask_for(order)
+        if ask is None:
+            raise OrderError(f"Cannot answer: the approved plan does not have this order. {difference(order, plan)}")
+        if order.sum and SumTerms.from_json(order.sum).run != plan.run:
+            raise OrderError("Cannot answer: the secure sum belongs to another run than the approved plan.")
+        return cls(order, plan, ask, start)
+
+    @cached_property
+    def identity(self) -> str:
+        """Identify what is answered. Another attempt of a sum, or another state to start from, is another answer."""
+        facts = json.dumps([question(self.order), self.order.sum, self.start])
+        return hashlib.sha256(facts.encode()).hexdigest()
+
+
+def check_approval(order: DataOrder, site: Site) -> None:
+    """Raise an error unless the owner has approved the plan that an order belongs to, and the order is in the plan."""
+    if site.config.federation.approval != "ask":
+        return
+    planned = PlannedOrder.find(order, site)
+    ApprovalLog(site.vault).check_decision(planned.plan)
+
+
+@contextmanager
+def under_approval(order: DataOrder, site: Site, start: Callable[[], str] = str) -> Iterator[None]:
+    """Write an order to the log, where the owner is asked: before it is computed, and before its answer leaves.
+
+    An `ApprovalError` means that it must not be computed, or must not leave: the plan has no room for it, or the owner
+    has refused the plan. `start` returns a hash of the state that the client starts from.
+    """
+    if site.config.federation.approval != "ask":
+        yield
+        return
+    log = ApprovalLog(site.vault)
+    planned = PlannedOrder.find(order, site, start())
+    log.record("begun", planned)
+    yield
+    log.record("answered", planned)
+
+
+def find_plan(order: DataOrder, site: Site) -> RunPlan:
+    """Return the plan that an order names, as this site has kept it."""
+    path = plan_path(site, order.plan)
+    if path is None or not path.is_file():
+        raise ApprovalError(
+            "Cannot answer: the order belongs to no plan that this site's owner was shown. The server sends its plan "
+            "before any other order."
+        )
+    return RunPlan.from_json(path.read_text(encoding="utf-8"))
+
+
+def keep_plan(plan: RunPlan, site: Site) -> None:
+    """Keep a plan beside the log; its name is its hash."""
+    path = plan_path(site, plan.hash)
+    assert path is not None
+    write_atomically(path, plan.to_json().encode(), private=True)
+
+
+def plan_path(site: Site, name: str) -> Path | None:
+    """Return where a plan is kept; None if the name is not the hash of one."""
+    return None if Hash().problem(name) else site.vault / "plans" / f"{name}.json"
+
+
+def difference(order: DataOrder, plan: RunPlan) -> str:
+    """Say how an order differs from what the plan has for its kind."""
+    kind = KINDS[type(order)]
+    asks = [ask for ask in plan.asks if ask.kind == kind]
+    if not asks:
+        return f"It has no orders to {kind}."
+    facts = Ask.of(order, 1).facts
+    names = [name for name in sorted({*facts, *asks[0].facts}) if facts.get(name) != asks[0].facts.get(name)]
+    return f"These differ: {', '.join(names)}."
+
+
+def _check_decision(entries: Sequence[Entry], plan: RunPlan) -> None:
+    decision = _decision(entries, plan.hash)
+    if decision == "approved":
+        return
+    what = "was refused by" if decision == "refused" else "waits for"
+    raise ApprovalError(
+        f"Cannot answer: the plan of this run {what} this site's owner. `fedaux site approve "
+        f"{plan.hash[:SHORT]}` approves it."
+    )
+
+
+def _check_room(entries: Sequence[Entry], part: PlannedOrder) -> None:
+    _check_decision(entries, part.plan)
+    begun = _recorded(entries, "begun", part)
+    if part.identity not in begun and len(begun) >= part.ask.at_most:
+        raise ApprovalError(
+            f"Cannot answer: the approved plan has at most {part.ask.at_most} orders to {part.ask.kind}, and all of "
+            "them were begun. The server can propose another run."
+        )
+
+
+def _decision(entries: Sequence[Entry], identity: str) -> str:
+    """Return the last word on a proposal: approved, refused or pending."""
+    words = [entry.event for entry in entries if entry.id == identity and entry.event in ("approved", "refused")]
+    return words[-1] if words else "pending"
+
+
+def _undecided(entries: Sequence[Entry]) -> list[Entry]:
+    proposed = {entry.id: entry for entry in entries if entry.event == "proposed"}
+    return [entry for entry in proposed.values() if _decision(entries, entry.id) == "pending"]
+
+
+def _recorded(entries: Sequence[Entry], event: str, part: PlannedOrder) -> set[str]:
+    """Return the orders that were begun, or answered, for one part of a plan."""
+    wanted = _ask_hash(part.ask)
+    return {
+        entry.facts["order"]
+        for entry in entries
+        if entry.event == event and entry.id == part.plan.hash and entry.facts["ask"] == wanted
+    }
+
+
+def _ask_hash(ask: Ask) -> str:
+    return hashlib.sha256(json.dumps(vars(ask), sort_keys=True).encode()).hexdigest()

@@ -1,53 +1,69 @@
-"""The client's four handlers of orders. Private records are read here and nowhere else, and never leave.
+"""The one way into a site: an order passes the gate, and then its handler. Private records never leave.
 
 A client's own settings (`Site`) alone decide what it may reveal. An order carries no budget, no noise and no code, and
-the server's run configuration decides nothing either. `privacy.ledger` lists everything that leaves.
+the server's run configuration decides nothing either. What each reply tells is declared in `messages.replies`.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.client.approvals import with_approval
+from fedaux.client.answers import AnswerStore
+from fedaux.client.approvals import ApprovalLog, Proposal, keep_plan, under_approval
+from fedaux.client.gate import admit, own_hooks, word_of
 from fedaux.client.loading import load_features, load_mapped, load_records, load_task
+from fedaux.client.releases import Releases
 from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
 from fedaux.client.teaching import prepare_teaching
-from fedaux.client.training import ClientTask, labelled, train_in_sum, train_plainly, train_with_privacy
-from fedaux.config.methods import allowed_sums
-from fedaux.config.schema import Config
-from fedaux.core.messages import (
+from fedaux.client.training import ClientTask, labelled, train_plainly, train_with_privacy
+from fedaux.core.arrays import Arrays
+from fedaux.core.failures import OrderError
+from fedaux.core.versions import versions_text
+from fedaux.data.federated import class_names
+from fedaux.data.records import Records
+from fedaux.messages import (
     VERSION,
-    Arrays,
+    Answer,
+    Consent,
     DataOrder,
+    EveryOrder,
     Hello,
     HelloOrder,
     Masked,
-    OrderError,
+    PlanOrder,
     PrepareOrder,
     Release,
+    RunPlan,
+    SumOrder,
+    SumReply,
     Sums,
     SumsOrder,
     TrainOrder,
     Update,
-    versions_text,
 )
-from fedaux.data.federated import class_names
-from fedaux.data.records import Records
 from fedaux.methods.analytic_heads import analytic_hooks
-from fedaux.methods.hooks import Hooks, hooks_of
 from fedaux.methods.summed_update import summed_update, to_vector
-from fedaux.models.inference import fingerprint_arrays
-from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.secure_sum import SumSettings
 from fedaux.privacy.units import public_size
 from fedaux.scoring.base import Features
-from fedaux.scoring.pooled import shared_noise_scale
-from fedaux.scoring.registry import make_scorer, stored_release
+
+log = logging.getLogger(__name__)
+
+VectorOf = Callable[[SumsOrder | TrainOrder, Site], NDArray[np.int64]]
+
+
+def answer(order: EveryOrder, site: Site) -> Hello | Answer:
+    """Answer an order that the owner's settings allow, or raise an error."""
+    admit(order, site)
+    return _HANDLERS[type(order)](order, site)
 
 
 def hello(order: HelloOrder, site: Site) -> Hello:
@@ -56,130 +72,157 @@ def hello(order: HelloOrder, site: Site) -> Hello:
     return Hello(json.dumps(list(site.clients)), json.dumps(list(classes)), VERSION, versions_text())
 
 
-@with_approval
-def prepare(order: PrepareOrder, site: Site) -> Release | Masked:
-    """Make one release (P2, P3), entered in the account before a record is read, and stored before it is sent."""
-    config = validate_order(site, order)
-    prepare_teaching(order, site)
-    store = BudgetStore(site.account_folder(order.client), config.privacy)
-
-    def own_data() -> tuple[Records, Features]:
-        return load_records(site, order), load_features(order, site)
-
-    if not order.sum:
-        return stored_release(order, request_hash(order), store, own_data)
-    scorer, part = make_scorer(config.privacy, order.classes), Participation.of(order, site)
-    scale = shared_noise_scale(scorer, order.public, config.privacy, part.honest)
-
-    def make(request: str) -> NDArray[np.int64]:
-        values: NDArray[np.int64] = stored_release(order, request, store, own_data, part.honest).arrays["values"]
-        return values
-
-    return part.answer(order, make, scale)
+def plan(order: PlanOrder, site: Site) -> Consent:
+    """Say whether the owner has approved the plan of a run; a new plan is shown to the owner."""
+    asked = RunPlan.from_json(order.plan)
+    settings = site.config.federation
+    if settings.approval != "ask":
+        return Consent(order.client, asked.hash, "approved")
+    words = sorted({word_of(ask.kind, ask.facts, site) for ask in asked.asks})
+    decision = ApprovalLog(site.vault).propose(Proposal.of(asked, words, site), settings.standing)
+    keep_plan(asked, site)
+    return Consent(order.client, asked.hash, decision)
 
 
-@with_approval
-def sums(order: SumsOrder, site: Site) -> Sums | Masked:
-    """Sum up features, without noise; only if the client's own settings name a method that sends such sums."""
-    config = validate_order(site, order)
-    own = config.analytic_head
-    if own is None or order.sends not in allowed_sums(own.sends):
-        raise OrderError(
-            f"the order asks for unprotected {order.sends} of features; this client's own method and head_init do not"
-        )
-
-    def found() -> tuple[Arrays, int]:
-        features, records = load_mapped(order, site)
-        summed = analytic_hooks(config).summarise(features, labelled(records), order.classes, order.sends)
-        return summed.to_arrays(), public_size(records, config.privacy)
-
+def prepare(order: PrepareOrder, site: Site) -> Release | SumReply:
+    """Make one release (P2, P3), or begin a secure sum of releases."""
     if order.sum:
-        return Participation.of(order, site).answer(order, lambda request: to_vector(found()[0]))
-    account = BudgetStore(site.account_folder(order.client), config.privacy).account()
-    arrays, size = found()
+        return Participation.of(order, site).begin(order)
+    with under_approval(order, site):
+        release = releases_of(order, site).release(order)
+        prepare_teaching(order, site)
+    return release
+
+
+def sums(order: SumsOrder, site: Site) -> Sums | SumReply:
+    """Sum up features, without noise, or begin a secure sum of them."""
+    if order.sum:
+        return Participation.of(order, site).begin(order)
+    account = AnswerStore.of(site, order.client).account()
+    with under_approval(order, site):
+        arrays, size = summed_features(order, site)
     return Sums(order.client, size, account.to_json(), arrays)
 
 
-@with_approval
-def train(order: TrainOrder, site: Site) -> Update | Masked:
-    """Train E epochs from the server's weights (T1). A method's own terms and state depend on models alone.
+def train(order: TrainOrder, site: Site) -> Update | SumReply:
+    """Train E epochs from the server's weights (T1), or begin a secure sum of trained models.
 
-    The same order always gets the same model: see `kept_state`.
+    A method's own terms and state depend on models alone. The same order always gets the same model.
     """
+    if order.sum:
+        return Participation.of(order, site).begin(order)
     task = open_task(order, site)
-    rows = cache(lambda: load_task(order, site))
-    if order.sum and site.config.privacy.private_training:
-        return train_in_sum(task, rows)
-
-    def update() -> Update:
-        private = site.config.privacy.private_training
-        result = train_with_privacy(task, rows) if private else train_plainly(task, rows)
-        task.results.drop_old()
-        return task.update(result, lambda: rows()[0])
-
-    return as_sent(task, update)
+    with under_approval(order, site, lambda: task.start_hash):
+        return trained_update(task)
 
 
-def as_sent(task: ClientTask, update: Callable[[], Update]) -> Update | Masked:
-    """Return the update, or in a secure sum the client's contribution under masks, computed once."""
-    if not task.order.sum:
-        return update()
-    part = Participation.of(task.order, task.site)
-    return part.answer(task.order, lambda request: summed_update(task.order, update(), task.hooks))
+def secure_sum(order: SumOrder, site: Site) -> SumReply | Masked:
+    """Answer one of the later messages of a secure sum."""
+    if order.step != "masked":
+        return Participation.of(order, site).take_part(order)
+    return masked(order, site, vector_of)
+
+
+def masked(order: SumOrder, site: Site, vector_of: VectorOf) -> Masked:
+    """Compute what the order that began a secure sum asks for, and answer with it under masks.
+
+    The owner's settings and approvals count now, whatever they were when the sum began. In the owner's log an answer
+    goes by the keys of this sum too: were the sum forgotten and begun again, its vector would be another answer.
+    `vector_of` computes what leaves without noise.
+    """
+    part = Participation.of(order, site)
+    asked = part.kept_order()
+    admit(asked, site)
+    part.check_order(asked)
+    store = AnswerStore.of(site, order.client)
+    with part.masking(order) as state, under_approval(asked, site, lambda: part.own_hash(state)):
+
+        def mask(vector: NDArray[np.int64]) -> bytes:
+            return state.mask(vector).tobytes()
+
+        if isinstance(asked, PrepareOrder):
+            releases_of(asked, site).masked(asked, part.masked_path, part.honest, mask)
+            prepare_teaching(asked, site)
+        else:
+            store.only_once(f"{part.terms.run}|{statistic(asked)}", part.own_hash(state))
+
+            def mask_own() -> bytes:
+                return mask(vector_or_zeros(lambda: vector_of(asked, site), part.settings))
+
+            store.without_noise(part.masked_path, mask_own, must_store=True)
+    return part.masked(store)
+
+
+_HANDLERS: dict[type, Callable[[Any, Site], Hello | Answer]] = {
+    HelloOrder: hello,
+    PlanOrder: plan,
+    PrepareOrder: prepare,
+    SumsOrder: sums,
+    TrainOrder: train,
+    SumOrder: secure_sum,
+}
+
+
+def releases_of(order: PrepareOrder, site: Site) -> Releases:
+    def own_data() -> tuple[Records, Features]:
+        return load_records(site, order), load_features(order, site)
+
+    return Releases(AnswerStore.of(site, order.client), own_data)
+
+
+def summed_features(order: SumsOrder, site: Site) -> tuple[Arrays, int]:
+    """Return the sums of a client's features, and the number of records that it states."""
+    features, records = load_mapped(order, site)
+    hooks = analytic_hooks(site.config)
+    summed = hooks.summarise(features, labelled(records), order.classes, order.sends)
+    return summed.to_arrays(), public_size(records, site.config.privacy)
+
+
+def vector_or_zeros(compute: Callable[[], NDArray[np.int64]], settings: SumSettings) -> NDArray[np.int64]:
+    """Return what a site adds to a sum; zeros, which add no record, if that cannot be computed from its records.
+
+    The site that alone fails would tell the server something of its records alone: that a number is out of range, for
+    example, as often as the server asks. An `OrderError` depends on the order, so all sites raise it.
+    """
+    try:
+        vector = compute()
+    except OrderError:
+        raise
+    except Exception:
+        log.exception("Cannot compute this site's part of a secure sum. It adds nothing, and the server is not told.")
+        return np.zeros(settings.length, np.int64)
+    if vector.shape != (settings.length,) or not settings.has_room_for(vector):
+        log.error(
+            "This site's part of a secure sum has %d numbers up to %.3g, which cannot be summed. It adds nothing, and "
+            "the server is not told.",
+            vector.size,
+            np.abs(vector.astype(np.float64)).max(initial=0.0),
+        )
+        return np.zeros(settings.length, np.int64)
+    return vector
+
+
+def vector_of(order: SumsOrder | TrainOrder, site: Site) -> NDArray[np.int64]:
+    """Return what a client adds to a secure sum, without noise."""
+    if isinstance(order, SumsOrder):
+        return to_vector(summed_features(order, site)[0])
+    task = open_task(order, site)
+    return summed_update(order, trained_update(task), task.hooks)
+
+
+def trained_update(task: ClientTask) -> Update:
+    rows = cache(lambda: load_task(task.order, task.site))
+    private = task.site.config.privacy.private_training
+    result = train_with_privacy(task, rows) if private else train_plainly(task, rows)
+    task.drop_old()
+    return task.update(result, lambda: rows()[0])
 
 
 def open_task(order: TrainOrder, site: Site) -> ClientTask:
-    return ClientTask(order, site, ordered_hooks(order, validate_order(site, order)))
+    return ClientTask(order, site, own_hooks(order, site.config))
 
 
-def validate_order(site: Site, order: DataOrder) -> Config:
-    """Return the client's own settings, or raise an `OrderError` if the order does not respect them."""
-    config = site.config
-    if order.client not in site.clients:
-        raise OrderError(f"this client is not {order.client!r}")
-    if order.prototype not in {own.to_json() for own in config.prototypes}:  # it might name code, or be too large
-        raise OrderError(
-            f"the order is for the network {order.prototype[:200]}; this client's own settings list "
-            f"{', '.join(own.label for own in config.prototypes)}"
-        )
-    if bool(order.sum) != config.federation.secure:
-        raise OrderError(
-            "this client takes part in secure sums only (federation.secure), and the order asks for it alone"
-            if config.federation.secure
-            else "the order is for a secure sum, and federation.secure is false in this client's own settings"
-        )
-    if isinstance(order, PrepareOrder) and order.scorer != config.privacy.scorer:
-        raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client's settings say otherwise")
-    allowed = max(config.federation.max_epochs, config.local.epochs)
-    if isinstance(order, TrainOrder) and order.epochs > allowed:
-        limit = "its own setting federation.max_epochs says how many"
-        raise OrderError(f"the order asks for {order.epochs} epochs in a round, this client allows {allowed}; {limit}")
-    declared = len(class_names(config, order.client))
-    if order.classes != declared:
-        raise OrderError(f"the order is for {order.classes} classes, {declared} are declared to this client")
-    return config
-
-
-def ordered_hooks(order: TrainOrder, config: Config) -> Hooks:
-    """Return the hooks of the order's method. Only the client's own settings, never an order, make it import code."""
-    own = (config.method, json.dumps(dict(config.method_options)))
-    if ":" in order.method and (order.method, order.method_options) != own:
-        raise OrderError(f"the order names code, the method {order.method!r}, which this client's own settings do not")
-    try:
-        hooks = hooks_of(order.method, json.loads(order.method_options))
-    except (ValueError, TypeError) as error:
-        raise OrderError(f"the order asks for a method that is not known here: {error}") from error
-    theta = np.zeros(order.weights["parameters"].shape, np.float32) if "parameters" in order.weights else np.zeros(0)
-    expected, sent = (array_shapes(arrays) for arrays in (hooks.broadcast(hooks.server_state(theta)), order.broadcast))
-    if sent != expected:
-        raise OrderError(f"beside the model, {order.method} sends arrays of the shapes {expected}, not {sent}")
-    return hooks
-
-
-def array_shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in arrays.items()}
-
-
-def request_hash(order: PrepareOrder) -> str:
-    """Hash what is asked for, to the bit: an equal request gets the stored release, any other a new one."""
-    return fingerprint_arrays(order.public, facts=[order.prototype, order.scorer, str(order.classes), order.h0])
+def statistic(order: DataOrder) -> str:
+    """Name what a sum without noise is of: there is one such sum in a run."""
+    what = f"models of round {order.round}" if isinstance(order, TrainOrder) else "features"
+    return f"{what} of {order.prototype}"

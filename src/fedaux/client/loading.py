@@ -10,16 +10,20 @@ from torch import nn
 
 from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.arrays import Arrays, fingerprint_arrays
 from fedaux.core.cache import DECODED
-from fedaux.core.io import caching_in
-from fedaux.core.messages import Arrays, DataOrder, OrderError, SumsOrder, TrainOrder
+from fedaux.core.failures import OrderError
+from fedaux.core.io import caching_in, delete_all_but_newest
 from fedaux.core.rng import derive_seed
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records
+from fedaux.messages import DataOrder, SumsOrder, TrainOrder
 from fedaux.models import HeadFeatures, Prototype, build, flatten_state, linear_head, load_state, published_weights
 from fedaux.models.compute import place_by_settings
-from fedaux.models.inference import Rows, fingerprint_arrays
+from fedaux.models.inference import Rows
 from fedaux.scoring.features import FeatureCache, extractor_hash
+
+FEATURES_KEPT = 8  # files of a site's features: a server can name another extractor in every order
 
 
 def load_records(site: Site, order: DataOrder) -> Records:
@@ -87,8 +91,12 @@ def load_features(order: DataOrder, site: Site) -> Rows:
 
 
 def features_of(order: DataOrder, site: Site, records: Records) -> Rows:
-    cache = FeatureCache(site.feature_folder(order.client), private=True)
-    return cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
+    folder = site.feature_folder(order.client)
+    cache = FeatureCache(folder, private=True)
+    features = cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
+    if not site.is_simulated:
+        delete_all_but_newest(folder, "features-*.npy", FEATURES_KEPT)
+    return features
 
 
 def ordered_extractor(

@@ -1,9 +1,12 @@
 """A site's part in a secure sum (`privacy.secure_sum`), kept in its vault from message to message.
 
+The first message is the order itself, with the terms of the sum. The site checks everything that can be checked
+without a record, keeps the order, and answers with its keys: an order that it would refuse costs nobody anything. Later
+messages name the sum only. What is summed is the kept order, whose identity is in everything that the sites sign.
+
 A node starts a process for every message. So the state of a sum and every answer are on disk before the answer is sent:
 the same question gets the same bytes, and another question in its place is refused. Secrets are deleted once the masks
-are off. A sum is entered in the account before a record is read for it. What is summed without noise is summed once in
-a run, under one set of keys: the difference of two sums over almost the same sites would be what one site sent.
+are off.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,21 +25,23 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from fedaux.client.kept_state import order_hash
+from fedaux.client.answers import AnswerStore
 from fedaux.client.site import Site
+from fedaux.core.arrays import fingerprint_arrays
+from fedaux.core.failures import OrderError
 from fedaux.core.io import delete_all_but_newest, hashed_name, locked, write_atomically
-from fedaux.core.messages import (
+from fedaux.messages import (
     DataOrder,
     Masked,
-    OrderError,
+    PrepareOrder,
     SumOrder,
     SumReply,
     SumTerms,
     TrainOrder,
-    statistic,
+    identity,
+    question,
 )
-from fedaux.models.inference import fingerprint_arrays
-from fedaux.privacy.account import SUMMED, BudgetStore
+from fedaux.messages.stored import order_from_bytes, order_to_bytes
 from fedaux.privacy.roster import ROSTER_FILE, load_signing_key, read_roster, simulated_key
 from fedaux.privacy.secure_sum import (
     Keys,
@@ -47,10 +52,11 @@ from fedaux.privacy.secure_sum import (
     new_site,
     sum_settings,
 )
+from fedaux.scoring.pooled import shared_noise_scale
+from fedaux.scoring.registry import make_scorer
 
-FOLDER, KEPT = "sums", 8  # below the account: the sums that a site remembers
-UNPROTECTED = "unprotected.json"  # which sums without noise this site has taken part in
-_NOT_ASKED = frozenset({"known_entries", "known_signature", "extractor"})  # what the server knows, what the site has
+FOLDER = "sums"  # below the account
+KEPT = 8  # sums that a site remembers
 Steps = NDArray[np.int64]
 
 
@@ -63,22 +69,39 @@ class Remembered:
 
     def to_bytes(self) -> bytes:
         state = self.state
-        secret = {name: getattr(state, name).hex() for name in ("mask_key", "share_key", "seed")}
-        keys = {name: one.to_bytes().hex() for name, one in state.keys.items()}
-        shares = {name: share.hex() for name, share in state.shares.items()}
-        rest = {"name": state.name, "survivors": state.survivors, "finished": state.finished, "answers": self.answers}
-        return json.dumps({**secret, "keys": keys, "shares": shares, **rest}).encode()
+        content: dict[str, Any] = {
+            "mask_key": state.mask_key.hex(),
+            "share_key": state.share_key.hex(),
+            "seed": state.seed.hex(),
+            "keys": {name: keys.to_bytes().hex() for name, keys in state.keys.items()},
+            "shares": {name: share.hex() for name, share in state.shares.items()},
+            "name": state.name,
+            "survivors": state.survivors,
+            "finished": state.finished,
+            "answers": self.answers,
+        }
+        return json.dumps(content).encode()
 
     @classmethod
     def from_bytes(cls, text: bytes, settings: SumSettings) -> Remembered:
-        facts: dict[str, Any] = json.loads(text)
-        answers = {step: (question, answer) for step, (question, answer) in facts["answers"].items()}
-        secret: dict[str, Any] = {name: bytes.fromhex(facts[name]) for name in ("mask_key", "share_key", "seed")}
-        keys = {name: Keys.from_bytes(name, bytes.fromhex(one)) for name, one in facts["keys"].items()}
-        shares = {name: bytes.fromhex(share) for name, share in facts["shares"].items()}
-        survivors = tuple(facts["survivors"])
-        state = SiteState(settings, facts["name"], **secret, keys=keys, shares=shares, survivors=survivors)
-        return cls(replace(state, finished=facts["finished"]), answers)
+        content: dict[str, Any] = json.loads(text)
+        state = SiteState(
+            settings,
+            content["name"],
+            mask_key=bytes.fromhex(content["mask_key"]),
+            share_key=bytes.fromhex(content["share_key"]),
+            seed=bytes.fromhex(content["seed"]),
+            keys={name: Keys.from_bytes(name, bytes.fromhex(keys)) for name, keys in content["keys"].items()},
+            shares={name: bytes.fromhex(share) for name, share in content["shares"].items()},
+            survivors=tuple(content["survivors"]),
+            finished=content["finished"],
+        )
+        answers = {step: (asked, answer) for step, (asked, answer) in content["answers"].items()}
+        return cls(state, answers)
+
+    def with_answer(self, step: str, asked: str, answer: Mapping[str, bytes], state: SiteState) -> Remembered:
+        told = {name: value.hex() for name, value in answer.items()}
+        return Remembered(state, {**self.answers, step: (asked, told)})
 
 
 @dataclass(frozen=True)
@@ -119,7 +142,7 @@ class Participation:
     @property
     def _real(self) -> bool:
         """Whether this is a site with records, a roster and a key of its own, rather than a part of a simulation."""
-        return self.site.config.data.partition == "own" or (self._home / ROSTER_FILE).exists()
+        return not self.site.is_simulated
 
     @property
     def _home(self) -> Path:
@@ -135,8 +158,20 @@ class Participation:
         return self._home / FOLDER
 
     @property
+    def _name(self) -> str:
+        return f"{hashed_name(self.client)}-{self.settings.context.hex()}"
+
+    @property
     def path(self) -> Path:
-        return self.folder / f"sum-{hashed_name(self.client)}-{self.settings.context.hex()[:24]}.json"
+        return self.folder / f"sum-{self._name}.json"
+
+    @property
+    def order_path(self) -> Path:
+        return self.folder / f"order-{self._name}.safetensors"
+
+    @property
+    def masked_path(self) -> Path:
+        return self.folder / f"masked-{self._name}.bin"
 
     @contextmanager
     def locked(self) -> Iterator[Remembered | None]:
@@ -144,117 +179,127 @@ class Participation:
         with locked(self.folder / ".lock"):
             yield Remembered.from_bytes(self.path.read_bytes(), self.settings) if self.path.exists() else None
 
-    def begin(self) -> Remembered:
-        """Draw the secrets of a sum that this site has not heard of."""
-        state = new_site(self.settings, self.client)
-        keys = state.begin(self.signing_key).to_bytes()
-        delete_all_but_newest(self.folder, "sum-*.json", KEPT)
-        delete_all_but_newest(self.folder, "masked-*.bin", KEPT)
-        delete_all_but_newest(self.folder, "masked-*.gradient", KEPT)
-        return Remembered(state, {"keys": ("", {self.client: keys.hex()})})
-
     def remember(self, known: Remembered) -> None:
         write_atomically(self.path, known.to_bytes(), private=True)
 
-    def answer(self, order: DataOrder, make: Callable[[str], Steps], scale: float = 0.0) -> Masked:
-        """Answer an order with a masked vector: the same one for the same order, whatever happens in between.
+    def kept_order(self) -> DataOrder:
+        """Return the order that this sum was begun with."""
+        if not self.order_path.exists():
+            raise OrderError(f"{self.client} knows nothing of the sum that is asked for")
+        return order_from_bytes(self.order_path.read_bytes())
 
-        Args:
-            order: An order with the terms of this sum.
-            make: Computes the vector for a request, to be entered in the account; it is another for every sum.
-            scale: Of the noise that `make` adds; 0 for a vector that leaves without noise.
+    def begin(self, order: DataOrder) -> SumReply:
+        """Step 0: check the order against the terms, keep it, and answer with this site's keys.
 
-        Returns:
-            The masked vector.
+        The keys of a sum are drawn once. Another order under the same terms is refused, even if it differs only in
+        what is this site's own.
         """
-        question = order_hash(order, _NOT_ASKED)
-        self._check_terms(order, scale)
+        self.check_order(order)
+        asked = question(order)
+        with self.locked() as known:
+            if known is None:
+                state = new_site(self.settings, self.client)
+                keys = state.begin(self.signing_key).to_bytes()
+                known = Remembered(state).with_answer("keys", asked, {self.client: keys}, state)
+                self._delete_older()
+                self.masked_path.unlink(missing_ok=True)  # under the keys of a sum that was forgotten
+                write_atomically(self.order_path, order_to_bytes(order), private=True)
+                self.remember(known)
+        return self._stored_answer(known, "keys", asked)
+
+    def take_part(self, order: SumOrder) -> SumReply:
+        """Answer one of the later messages, but the one that asks for the masked vector."""
+        asked = fingerprint_arrays(order.arrays)
+        received = {name: array.tobytes() for name, array in order.arrays.items()}
+        with self.locked() as known:
+            if known is None:
+                raise OrderError(f"{order.client} knows nothing of the sum that {order.step!r} belongs to")
+            if order.step not in known.answers:
+                state, answer = _step(order.step, known.state, received, self)
+                known = known.with_answer(order.step, asked, answer, state)
+                if state.finished:  # its secrets are gone, and so is what was sent under them
+                    known = replace(known, answers={order.step: known.answers[order.step]})
+                    self.masked_path.unlink(missing_ok=True)
+                    self.order_path.unlink(missing_ok=True)
+                self.remember(known)
+        return self._stored_answer(known, order.step, asked)
+
+    @contextmanager
+    def masking(self, order: SumOrder) -> Iterator[SiteState]:
+        """Take the shares that others have sent, and yield the state that masks this site's vector.
+
+        The set of shares decides the masks, so the first set counts, even if computing the vector then fails. No other
+        process takes part in the sum meanwhile: two different vectors under the same masks would reveal their
+        difference.
+        """
+        asked = fingerprint_arrays(order.arrays)
+        received = {name: array.tobytes() for name, array in order.arrays.items()}
         with self.locked() as known:
             if known is None or not known.state.keys:
                 raise OrderError(f"{self.client} has not shared its secrets in this sum")
-            answered, path = known.answers.get("masked"), self.masked_path
-            if answered is None:
-                request = _own_hash(known.state)
-                if scale == 0:
-                    self._enter_unprotected(request)
-                sealed = {name: array.tobytes() for name, array in order.sealed.items()}
-                vector = make(SUMMED + request)
-                state, masked = known.state.mask(sealed, vector)
-                write_atomically(path, masked.tobytes(), private=True)
-                self.remember(Remembered(state, {**known.answers, "masked": (question, {})}))
-            elif answered[0] != question or not path.exists():
-                raise OrderError(f"{self.client} has answered this sum to another order")
-            masked = np.frombuffer(path.read_bytes(), np.uint64)
-        account = BudgetStore(self._home, self.site.config.privacy).account()
-        return Masked(self.client, account.to_json(), {"masked": masked})
+            if "masked" not in known.answers:
+                known = known.with_answer("masked", asked, {}, known.state.accept(received))
+                self.remember(known)
+            elif known.answers["masked"][0] != asked:
+                raise OrderError(f"{self.client} has answered this sum to another question")
+            yield known.state
 
-    @property
-    def masked_path(self) -> Path:
-        return self.path.with_name(self.path.name.replace("sum-", "masked-")).with_suffix(".bin")
+    def masked(self, store: AnswerStore) -> Masked:
+        """Return the reply with the masked vector, which is on disk."""
+        vector = np.frombuffer(self.masked_path.read_bytes(), np.uint64)
+        return Masked(self.client, store.account().to_json(), {"masked": vector})
 
-    def _check_terms(self, order: DataOrder, scale: float) -> None:
+    def own_hash(self, state: SiteState) -> str:
+        """Hash the sum with this site's keys in it, which are fresh in every sum."""
+        return hashlib.sha256(state.settings.context + state.keys[state.name].to_bytes()).hexdigest()
+
+    def _stored_answer(self, known: Remembered, step: str, asked: str) -> SumReply:
+        if step not in known.answers or known.answers[step][0] != asked:
+            raise OrderError(f"{self.client} has answered {step!r} of this sum to another question")
+        told = known.answers[step][1]
+        arrays = {name: np.frombuffer(bytes.fromhex(value), np.uint8) for name, value in told.items()}
+        return SumReply(self.client, step, arrays)
+
+    def check_order(self, order: DataOrder) -> None:
+        """Raise an error unless this order is what the terms are for, so that all sites of the sum were asked it.
+
+        And unless this site would add noise of the agreed scale, on which the others count.
+        """
         terms = self.terms
-        if terms.statistic != statistic(order) or not math.isclose(terms.scale, scale, rel_tol=1e-9):
-            raise OrderError(
-                f"the terms are for {terms.statistic!r} with noise of scale {terms.scale:.9g}; here they would be "
-                f"{statistic(order)!r} with {scale:.9g}: do all sites have the same privacy settings?"
-            )
+        if terms.order != identity(order):
+            raise OrderError("the terms are for another order than this one: sites of one sum are asked the same")
         if isinstance(order, TrainOrder) and order.run != terms.run:
             raise OrderError(f"the order belongs to the run {order.run!r}, the terms to {terms.run!r}")
-
-    def _enter_unprotected(self, request: str) -> None:
-        """Enter a sum without noise, of which there is one for a statistic and a run; another is refused.
-
-        A sum that the site has forgotten since has other keys, and so is another.
-        """
-        path, name = self.folder / UNPROTECTED, f"{self.client}|{self.terms.run}|{self.terms.statistic}"
-        known: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
-        if known.setdefault(name, request) != request:
+        if isinstance(order, PrepareOrder) and order.size != terms.length:
+            raise OrderError(f"the terms are for {terms.length} numbers, and a release has {order.size}")
+        scale = self._own_scale(order)
+        if not math.isclose(terms.scale, scale, rel_tol=1e-9):
             raise OrderError(
-                f"{self.client} has taken part in a sum of {self.terms.statistic} in this run, without noise; the "
-                "difference to a second one could be what one site sent"
+                f"the terms are for noise of scale {terms.scale:.9g}; here it would be {scale:.9g}: do all sites have "
+                "the same privacy settings?"
             )
-        write_atomically(path, json.dumps(known).encode(), private=True)
 
+    def _own_scale(self, order: DataOrder) -> float:
+        """Return the scale of this site's share of the noise, by its own settings; 0 for what has no noise."""
+        if not isinstance(order, PrepareOrder):
+            return 0.0
+        privacy = self.site.config.privacy
+        return shared_noise_scale(make_scorer(privacy, order.classes), order.public, privacy, self.honest)
 
-def take_part(order: SumOrder, site: Site) -> SumReply:
-    """Answer one of the four messages around the masked vectors."""
-    part, question = Participation.of(order, site), fingerprint_arrays(order.arrays) if order.step != "keys" else ""
-    received = {name: array.tobytes() for name, array in order.arrays.items()}
-    with part.locked() as found:
-        if found is None and order.step != "keys":
-            raise OrderError(f"{order.client} knows nothing of the sum that {order.step!r} belongs to")
-        known = found or part.begin()
-        if order.step not in known.answers:
-            state, answer = _step(order.step, known.state, received, part)
-            answered = (question, {name: value.hex() for name, value in answer.items()})
-            known = Remembered(state, {**known.answers, order.step: answered})
-            if state.finished:  # its secrets are gone, and so is what was sent under them
-                known = replace(known, answers={order.step: answered})
-                part.masked_path.unlink(missing_ok=True)
-        if known is not found:
-            part.remember(known)
-    asked, told = known.answers[order.step]
-    if asked != question:
-        raise OrderError(f"{order.client} has answered {order.step!r} of this sum to another question")
-    arrays = {name: np.frombuffer(bytes.fromhex(value), np.uint8) for name, value in told.items()}
-    return SumReply(order.client, order.step, arrays)
+    def _delete_older(self) -> None:
+        for pattern in ("sum-*.json", "masked-*.bin", "order-*.safetensors"):
+            delete_all_but_newest(self.folder, pattern, KEPT)
 
 
 def _step(
     step: str, state: SiteState, received: Mapping[str, bytes], part: Participation
 ) -> tuple[SiteState, dict[str, bytes]]:
     if step == "shares":
-        return state.share([Keys.from_bytes(name, one) for name, one in received.items()])
+        return state.share([Keys.from_bytes(name, keys) for name, keys in received.items()])
     if step == "survivors":
         state, signature = state.agree(received, part.signing_key)
         return state, {part.client: signature}
     if step == "unmask":
-        state, found = state.unmask(received)
-        return state, found.to_bytes()
+        state, unmasking = state.unmask(received)
+        return state, unmasking.to_bytes()
     raise OrderError("this sum is finished")
-
-
-def _own_hash(state: SiteState) -> str:
-    """Hash the sum with this site's keys in it, which are fresh in every sum: no other sum gets the same noise."""
-    return hashlib.sha256(state.settings.context + state.keys[state.name].to_bytes()).hexdigest()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedaux.config.schema import Config
+from fedaux.config.sends import needed_by
 from fedaux.privacy.account import account_folder
 
 
@@ -19,6 +20,7 @@ class Site:
         clients: The clients of the site; more than one only in a simulation.
         features: The folder for features of its records, if not beside the account.
         keeps_results: Whether models trained without privacy are stored as well; a simulation trains them again.
+        server: The address that the node calls, for the owner to read; "" in a simulation.
     """
 
     config: Config
@@ -26,6 +28,17 @@ class Site:
     clients: tuple[str, ...]
     features: Path | None = None
     keeps_results: bool = True
+    server: str = ""
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether this is a part of a simulation, whose settings are those of the run."""
+        return not self.keeps_results
+
+    @property
+    def sends(self) -> tuple[str, ...]:
+        """What may leave, in the words of `config.sends`; () for a real site whose owner has not said so."""
+        return self.config.federation.sends or (needed_by(self.config) if self.is_simulated else ())
 
     def account_folder(self, client: str) -> Path:
         return account_folder(self.config, self.vault, client)

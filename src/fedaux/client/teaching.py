@@ -16,16 +16,18 @@ from fedaux.client.loading import load_records, ordered_extractor
 from fedaux.client.site import Site
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
-from fedaux.core.messages import Arrays, OrderError, PrepareOrder, Teaching, TrainOrder
+from fedaux.core.arrays import Arrays
+from fedaux.core.failures import OrderError
 from fedaux.data.federated import open_auxiliary
 from fedaux.data.records import Records
+from fedaux.messages import PrepareOrder, Teaching, TrainOrder
 from fedaux.methods.contribution import Ensemble
 from fedaux.methods.teachers import own_weights as logit_weights
 from fedaux.methods.teachers import teacher_logits
 from fedaux.models.inference import transform_rows
 from fedaux.scoring.base import PortableScorer
 from fedaux.scoring.features import FeatureCache
-from fedaux.scoring.pooled import own_fit
+from fedaux.scoring.pooled import own_fit, split_fit
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import client_weights
@@ -64,10 +66,12 @@ def own_weights(order: TrainOrder, site: Site, teaching: Teaching, features: Rec
     scorer = make_scorer(privacy, order.classes)
     if teaching.scorer != privacy.scorer or not isinstance(scorer, PortableScorer):
         raise OrderError(f"the order asks for weights of the scorer {teaching.scorer!r}, which this client cannot make")
-    embedded, own = transform_rows(features, partial(scorer.embed, order.public)), order.client_fit
+    embedded = transform_rows(features, partial(scorer.embed, order.public))
+    shared, own = order.fit, order.client_fit
     if order.sum:  # the fit of all clients: this one's classes are its own, and go no further than the sum
-        own = own_fit(own, order.fit["records"], load_records(site, order).labels)
-    return client_weights(scorer, teaching.weights, embedded, order.fit, own)
+        shared, pooled = split_fit(order.fit)
+        own = own_fit(pooled, shared["records"], load_records(site, order).labels)
+    return client_weights(scorer, teaching.weights, embedded, shared, own)
 
 
 def ordered_public_data(config: Config, teaching: Teaching) -> PublicData:

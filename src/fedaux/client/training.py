@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,26 +11,28 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedaux.client.kept_state import ClientState, LocalResult, ResultStore, TrainingSummary, training_identity
-from fedaux.client.secure_sums import Participation
+from fedaux.client.answers import AnswerStore
+from fedaux.client.kept_state import ClientState, LocalResult, TrainingSummary
 from fedaux.client.site import Site
 from fedaux.client.teaching import teach
-from fedaux.core.messages import Arrays, Masked, OrderError, TrainOrder, Update
+from fedaux.core.arrays import Arrays, fingerprint_arrays
+from fedaux.core.errors import SettingsError
+from fedaux.core.failures import OrderError
+from fedaux.core.io import delete_all_but_newest, hashed_name
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.partition import batches
 from fedaux.data.records import Records
+from fedaux.messages import TrainOrder, Update, question
 from fedaux.methods.hooks import Hooks, LocalWork, Vector
 from fedaux.models import Prototype, flatten_state, state_sizes, to_half
 from fedaux.models.compute import compute_of, forward
 from fedaux.models.optimizer import Losses, Optimizer, Term, add_to_gradients, flat, mean_loss
-from fedaux.privacy.account import BudgetStore, Entry
+from fedaux.privacy.account import TRAINING, Entry
 from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, release_mechanism
-from fedaux.privacy.dp_sgd import noisy_gradient_sum, train_private
-from fedaux.privacy.mechanism import GRID, LEAST_SHARE
+from fedaux.privacy.dp_sgd import train_private
 from fedaux.privacy.module_validation import validate_module
 from fedaux.privacy.units import Units, public_size
 
@@ -107,17 +108,31 @@ class ClientTask:
     hooks: Hooks
 
     @cached_property
-    def store(self) -> BudgetStore:
-        return BudgetStore(self._folder, self.site.config.privacy)
+    def store(self) -> AnswerStore:
+        return AnswerStore.of(self.site, self.order.client)
 
     @property
-    def results(self) -> ResultStore:
-        return ResultStore(self._folder, self.order.client, self.site.config.privacy.colour)
+    def path(self) -> Path:
+        """Where the trained model is stored: by colour and client, under the hash of the question."""
+        return self._folder / f"{self._stem}-{question(self.order)}.safetensors"
+
+    def drop_old(self) -> None:
+        """Delete all stored models but the newest: those of the current run, and of another."""
+        delete_all_but_newest(self._folder, f"{self._stem}-*.safetensors", MODELS)
+
+    @property
+    def _stem(self) -> str:
+        return f"trained-{self.site.config.privacy.colour}-{hashed_name(self.order.client)}"
 
     @cached_property
     def state(self) -> Arrays:
         """The method's state from earlier rounds."""
-        return self._states.load(self.order.last_round)
+        return self._states.load(self.order.last_round) if self.hooks.keeps_state else {}
+
+    @cached_property
+    def start_hash(self) -> str:
+        """A hash of the state that training starts from; "" for methods that keep none."""
+        return fingerprint_arrays(self.state) if self.hooks.keeps_state else ""
 
     @property
     def _states(self) -> ClientState:
@@ -145,6 +160,11 @@ class ClientTask:
         order, trained, mechanism = self.order, result.trained, result.mechanism
         work = LocalWork(trained.steps, order.lr, order.optimizer, order.momentum, order.mu)
         sent = self.hooks.client_update(self.start, result.weights["parameters"], work, order.broadcast, self.state)
+        if sent.state and not self.hooks.keeps_state:
+            raise SettingsError(
+                f"Cannot keep the state of {order.method}: its hooks do not say that they keep any. Set "
+                "keeps_state = True in their class."
+            )
         if sent.state:
             self._states.save(order.last_round, order.round, sent.state)
         weights = {**result.weights, "parameters": sent.parameters}
@@ -165,15 +185,21 @@ class ClientTask:
         )
 
 
+MODELS = 2  # trained models that a client keeps: of the current run, and of another
 OpenRows = Callable[[], tuple[Prototype, Records]]  # the ordered model and the rows it is for, loaded once
 
 
 def train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
     """Train without any privacy. A site, where training may take hours, stores the result; a simulation does not."""
-    order, started, keeps = task.order, time.perf_counter(), task.site.keeps_results
-    identity = training_identity(order, private=False) if keeps else ""
-    if keeps and task.results.path(identity).exists():
-        return LocalResult.load(task.results.path(identity))
+    if not task.site.keeps_results:
+        return _train_plainly(task, rows)
+    content = task.store.without_noise(task.path, lambda: _train_plainly(task, rows).to_bytes())
+    return LocalResult.from_bytes(content)
+
+
+def _train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
+    order = task.order
+    started = time.perf_counter()
     model, records = rows()
     with seeded_torch(order.seed):  # for networks that draw random numbers, as dropout does
         trained = train_local(
@@ -186,41 +212,8 @@ def train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
             term=task.term,
             freeze_batch_norm=order.freeze_batch_norm,
         )
-    result = LocalResult(
-        flatten_state(model), public_size(records, task.site.config.privacy), trained, time.perf_counter() - started
-    )
-    if keeps:
-        task.results.keep(identity, result)
-    return result
-
-
-def train_in_sum(task: ClientTask, rows: OpenRows) -> Masked:
-    """Send one step's clipped gradients to a secure sum, with this site's share of the noise that the terms name.
-
-    The budget decides: a round is entered with the noise of all honest sites, and refused if it would cost too much.
-    """
-    order, privacy, part = task.order, task.site.config.privacy, Participation.of(task.order, task.site)
-    scale, honest = part.terms.scale, part.honest
-    if not scale >= LEAST_SHARE:
-        raise OrderError(f"the terms name noise of scale {scale:.3g} steps, too coarse to be shared")
-
-    def make(request: str) -> NDArray[np.int64]:
-        model, records = rows()
-        noise = scale * math.sqrt(honest) / GRID
-        mechanism = Mechanism(noise, size=state_sizes(model)["parameters"])
-
-        def draw(mechanism: Mechanism) -> bytes:
-            seed = derive_seed(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1
-            units = Units.of(records, privacy.unit, privacy.max_records_per_person)
-            clip = privacy.max_grad_norm
-            total = noisy_gradient_sum(model, records, units, scale=scale, clip=clip, unsafe_seed=seed)
-            return total.tobytes()
-
-        path = part.masked_path.with_suffix(".gradient")
-        task.store.train(request, path, lambda _: mechanism, draw, order.known_entries, order.known_signature)
-        return np.frombuffer(path.read_bytes(), np.int64)
-
-    return part.answer(order, make, scale)
+    seconds = time.perf_counter() - started
+    return LocalResult(flatten_state(model), public_size(records, task.site.config.privacy), trained, seconds)
 
 
 def labelled(records: Records) -> Records:
@@ -258,31 +251,29 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
         before = [entry.mechanism for entry in entries]
         if config.releases and len(trained) == len(entries):
             before.append(release_mechanism(order.classes * (privacy.dimension + 1), privacy))
-        previous, model = trained[-1].noise if trained else 0.0, rows()[0]
+        previous = trained[-1].noise if trained else 0.0
+        model, records = rows()
         validate_module(model, training=True)
         parameters = state_sizes(model)["parameters"]
-        return plan_training(
-            privacy, local, public_size(rows()[1], privacy), allowed - len(trained), parameters, before, previous
-        )
-
-    def make(mechanism: Mechanism) -> bytes:
-        model, records = rows()
-        units = Units.of(records, privacy.unit, privacy.max_records_per_person)
         size = public_size(records, privacy)
+        return plan_training(privacy, local, size, allowed - len(trained), parameters, before, previous)
+
+    def make(mechanism: Mechanism, data: tuple[Prototype, Records]) -> bytes:
+        model, records = data
+        size = public_size(records, privacy)
+        seeded = privacy.unsafe_seed >= 0
         train_private(
             model,
             records,
-            units,
+            Units.of(records, privacy.unit, privacy.max_records_per_person),
             mechanism,
             size=size,
             clip=privacy.max_grad_norm,
             optimizer=optimizer,
             term=term,
-            unsafe_seed=derive_seed(privacy.unsafe_seed, order.client, order.round) if privacy.unsafe_seed >= 0 else -1,
+            unsafe_seed=derive_seed(privacy.unsafe_seed, order.client, order.round) if seeded else -1,
         )
         return LocalResult(flatten_state(model), size, TrainingSummary(0.0, mechanism.steps), 0.0, mechanism).to_bytes()
 
-    identity = training_identity(order, private=True)
-    path = task.results.path(identity)
-    task.store.train(identity, path, plan, make, order.known_entries, order.known_signature)
-    return LocalResult.load(path)
+    content = task.store.with_noise(order, TRAINING + question(order), task.path, plan, rows, make)
+    return LocalResult.from_bytes(content)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fedaux.config.methods import METHODS, Method
 
 WHEN = {
-    "private-head": "one exchange and all of it under ε, whatever the split: take this first",
+    "private-head": "one exchange under ε, whatever the split: take this first",
     "fedavg": "the clients' data are alike, or rounds cost little",
     "fedprox": "as FedAVG, where clients drift apart in long local training",
     "feddf": "several architectures, no releases",
@@ -79,7 +79,7 @@ def _leaves(name: str, method: Method) -> str:
 
 def _protected(method: Method) -> str:
     if method.sends == "releases":
-        return "all of it, under ε"
+        return "everything except the number of records, under ε"
     return "noisy sums, under ε" if method.scores else "nothing"
 
 

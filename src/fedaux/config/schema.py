@@ -175,13 +175,20 @@ class Config(Settings):
             "teachers.run_on = 'clients'.",
         )
         require(
-            not self.privacy.private_training or (self.releases and not method.distils),
-            "private training in secure sums starts from the sum of releases, which also counts the records, and has "
-            "one model only: set head_init = 'private-head', and a method such as fedavg+p or fedadam+p.",
+            not self.privacy.private_training,
+            "there is no private training in secure sums, because it added nothing to the private head: set "
+            "privacy.private_training = false, or federation.secure = false.",
         )
         require(
             federation.over_selection == 0,
             "federation.over_selection ends a round early, and a secure sum needs all of its sites: set it to 0.",
+        )
+        hooks = method.make_hooks(dict(self.method_options))
+        require(
+            hooks is None or not hooks.keeps_state,
+            f"there are no secure sums of {method.label}, whose clients keep state from round to round: a server could "
+            "set the states apart so that a sum shows one site. Choose a method without such state, or set "
+            "federation.secure = false.",
         )
         head = self.analytic_head
         require(
@@ -196,6 +203,11 @@ class Config(Settings):
         if method.analytic or self.head_start == "random":
             return method if method.analytic else None
         return find_method(self.head_start)
+
+    @property
+    def trains(self) -> bool:
+        """Whether clients train, rather than send what a head is computed from."""
+        return not find_method(self.method).analytic
 
     @property
     def releases(self) -> bool:

@@ -24,6 +24,7 @@ from fedaux.config.parsing import (
     require,
     require_choice,
 )
+from fedaux.config.sends import MEANINGS
 
 Partition = Literal["dirichlet", "shards", "iid", "folders", "given", "own"]
 Schedule = Literal["constant", "cosine", "step"]
@@ -227,7 +228,8 @@ class FederationConfig(Settings):
     precision: Literal["float32", "float16"] = "float32"  # of models on the wire; float16 halves the bytes
     max_records: Count = 1_000_000  # largest number of records a client may report
     approval: Literal["none", "ask"] = "none"  # ask: at a site, its owner approves before an order is answered
-    standing: tuple[str, ...] = ()  # at a site: what needs no approval, such as "release:*" or "train:fedaux"
+    standing: tuple[str, ...] = ()  # at a site: words of `sends` that need no approval, such as "noisy sums"
+    sends: tuple[str, ...] = ()  # at a site: what may leave it, such as "noisy sums", "models"; all else is refused
     max_epochs: Count = 100  # at a site: that an order may ask for in a round; its own local.epochs always
     secure: bool = False  # the server learns sums over the sites, and nothing of a site alone (secure sums)
     threshold: Annotated[float, Within("(0, 1]")] = 0.8  # share of the asked sites that a secure sum needs; above 2/3
@@ -235,6 +237,8 @@ class FederationConfig(Settings):
 
     def check(self) -> None:
         require(len(set(self.sites)) == len(self.sites), "federation.sites must differ from one another.")
+        for word in self.sends:
+            require_choice("federation.sends", word, tuple(MEANINGS))
         for name in self.sites:
             require(
                 re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is not None,

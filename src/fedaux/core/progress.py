@@ -15,7 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from fedaux.core.messages import Account, Failure
+from fedaux.core.accounts import Account
+from fedaux.core.failures import Failure
 from fedaux.core.results import RoundResult
 
 Task = Literal["release", "sums", "sum", "train"]

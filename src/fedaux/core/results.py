@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from fedaux.core.messages import Failure
+from fedaux.core.failures import Failure
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from fedaux.core.messages import Order
+Sent = TypeVar("Sent")
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Costs:
             nested = sum(self.seconds.values()) - before
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start - nested
 
-    def count_sent(self, orders: Sequence[Order]) -> Sequence[Order]:
+    def count_sent(self, orders: Sequence[Sent]) -> Sequence[Sent]:
         self.sent += sum(map(payload_bytes, orders))
         return orders
 

@@ -6,6 +6,7 @@ import base64
 import datetime
 import hashlib
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from fedaux.privacy.roster import make_signing_key
 
 Key = ec.EllipticCurvePrivateKey
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
+SUM_KEY = re.compile(rb"\bsum=([0-9a-f]{64})\b")  # in the comment of key.pub: what signs the site's secure sums
 
 
 class KeyExistsError(FedauxError, ValueError):
@@ -112,7 +114,8 @@ def generate_key_pair(folder: Path, replace: bool = False) -> Path:
     """Write a site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` does; return the public half's path.
 
     With `replace` an old pair is kept as `key.old`, `key.old.pub`: it is valid until the server has the new one.
-    The public half names the key with which the site signs secure sums, `vault/sum.key`, which is made once.
+    The public half names the key with which the site signs secure sums, `vault/sum.key`. Both are replaced together:
+    whoever took one from the site's disk could take the other.
     """
     if (folder / "key").exists():
         if not replace:
@@ -125,20 +128,37 @@ def generate_key_pair(folder: Path, replace: bool = False) -> Path:
     write_atomically(folder / "key", private_bytes(key, serialization.PrivateFormat.OpenSSH), private=True)
     vault = folder / "vault"
     vault.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomically(folder / "key.pub", public_key_bytes(key) + f" sum={make_signing_key(vault).hex()}\n".encode())
+    sum_key = make_signing_key(vault, replace).hex()
+    write_atomically(folder / "key.pub", public_key_bytes(key) + f" sum={sum_key}\n".encode())
     return folder / "key.pub"
 
 
 def fingerprint(public_key: bytes) -> str:
-    """Return what two people compare, as `ssh-keygen -lf key.pub` prints it; the key may be in PEM as well."""
+    """Return what two people compare: a hash of 256 bits of both of a site's keys, that of its node and that of sums.
+
+    Of a key without a key for sums, as a SuperLink knows it, this is what `ssh-keygen -lf` prints.
+    """
+    signs_sums = SUM_KEY.search(public_key)
+    return _sha256(_key_bytes(public_key) + (signs_sums[0] if signs_sums else b""))
+
+
+def node_fingerprint(public_key: bytes) -> str:
+    """Return the hash of a site's node key alone, by which a SuperLink knows the site; the key may be in PEM."""
+    return _sha256(_key_bytes(public_key))
+
+
+def _key_bytes(public_key: bytes) -> bytes:
     try:
         load = serialization.load_pem_public_key if b"-----BEGIN" in public_key else serialization.load_ssh_public_key
         key = load(public_key)
         text = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise PublicKeyError(f"this is not the public key of a site: {error}") from error
-    digest = hashlib.sha256(base64.b64decode(text.split()[1])).digest()
-    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+    return base64.b64decode(text.split()[1])
+
+
+def _sha256(content: bytes) -> str:
+    return "SHA256:" + base64.b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
 
 
 def private_bytes(key: Key, form: serialization.PrivateFormat) -> bytes:

@@ -19,17 +19,19 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from fedaux.client.approvals import cost_in_words
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
+from fedaux.config.sends import needed_by
 from fedaux.core.cache import DECODED
 from fedaux.core.errors import FedauxError
 from fedaux.core.io import caching_in
-from fedaux.core.messages import package_versions, versions_text
+from fedaux.core.versions import package_versions, versions_text
 from fedaux.data.federated import class_names, read_private
 from fedaux.data.records import UNDECLARED, Records
 from fedaux.deploy.certificates import load_key, public_key_bytes
-from fedaux.deploy.layout import read_env, sends_sums
+from fedaux.deploy.layout import read_env
 from fedaux.deploy.link import ask_health
 from fedaux.deploy.rosters import own_problem
 from fedaux.privacy.account import BudgetStore, account_folder
@@ -84,9 +86,12 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
         yield config
         return
     yield check_settings(config, name)
+    yield check_sends(config, folder)
     yield check_privacy(config)
     count, result = check_records(config, folder, name)
     yield result
+    if count:
+        yield check_delta(config.privacy, count)
     yield check_disk(folder / "vault" if (folder / "vault").exists() else folder, count)
     yield check_budget(config, account_folder(config, folder / "vault", name))
 
@@ -248,9 +253,49 @@ def check_privacy(config: Config) -> CheckResult:
     if own.unsafe_seed >= 0:
         remedy = "delete privacy.unsafe_seed from site.toml"
         return CheckResult("privacy", False, "the noise comes from a known seed: anybody can remove it", remedy)
-    unprotected = "trained models and sums of features" if sends_sums(config) else "trained models"
-    what = "scores and models" if own.private_training else f"{unprotected} leave WITHOUT noise; scores"
-    return CheckResult("privacy", True, f"{what} cost at most ε = {own.epsilon_budget:g} at δ = {own.delta:g}, ever")
+    leaves = cost_in_words(config.federation.sends or needed_by(config), config)
+    budget = round_up(own.epsilon_budget)
+    detail = f"what leaves: {leaves}; all noise together costs at most ε = {budget}, ever"
+    return CheckResult("privacy", True, detail)
+
+
+def check_delta(privacy: PrivacyConfig, records: int) -> CheckResult:
+    """Whether δ is well below one over the number of records: at that δ, one record may simply be published."""
+    share = privacy.delta * records
+    detail = f"δ = {privacy.delta:g} is {share:.2g} of 1 / number of records"
+    remedy = f"write delta = {0.1 / records:.0e} or less in [privacy], before anything is released"
+    return CheckResult("delta", True if share <= 0.1 else None, detail, "" if share <= 0.1 else remedy)
+
+
+def check_sends(config: Config, folder: Path) -> CheckResult:
+    """Whether what may leave is what the method needs, here and, where its settings can be read, at the server."""
+    own = config.federation.sends
+    needed = needed_by(config)
+    line = f"write sends = [{', '.join(map(repr, needed))}] in [federation]".replace("'", '"')
+    if not own:
+        return CheckResult("sends", False, "site.toml does not say what may leave, so every order is refused", line)
+    missing = [word for word in needed if word not in own]
+    if missing:
+        detail = f"{config.method} sends {', '.join(missing)}, and site.toml allows {', '.join(own)} only"
+        return CheckResult("sends", False, detail, f"{line}, or take part in another method")
+    problem = compare_with_server(config, folder.parents[1] / "server" / "fedaux.toml")
+    if problem:
+        return CheckResult("sends", False, problem, "agree with the server on one method, and write it in site.toml")
+    return CheckResult("sends", True, f"{', '.join(own)} may leave, and nothing else")
+
+
+def compare_with_server(config: Config, path: Path) -> str:
+    """Return how a site's settings differ from what the server's run needs; "" if they do not, or are not here."""
+    if not path.is_file():
+        return ""
+    try:
+        server = Config.load(path)
+    except FedauxError as error:
+        return f"{path} cannot be read: {error}"
+    if server.method != config.method:
+        return f"the server's method is {server.method}, this site's is {config.method}: its orders would be refused"
+    missing = [word for word in needed_by(server) if word not in config.federation.sends]
+    return f"the server's run needs {', '.join(missing)}, which may not leave this site" if missing else ""
 
 
 def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckResult]:
@@ -303,11 +348,11 @@ def check_budget(config: Config, vault: Path) -> CheckResult:
     """What was spent, and whether the budget allows another release."""
     privacy = config.privacy
     try:
-        spent = BudgetStore(vault, privacy).account()
+        spent = BudgetStore(vault, privacy, config.data.person).account()
     except BudgetError as error:
         return CheckResult("account", False, str(error), "until then the site refuses everything")
     entries = plural(spent.entries, "entry", "entries")
-    detail = f"ε = {round_up(spent.epsilon)} of {privacy.epsilon_budget:g} spent in {entries}"
+    detail = f"ε = {round_up(spent.epsilon)} of {round_up(privacy.epsilon_budget)} spent in {entries}"
     if spent.epsilon + privacy.epsilon <= privacy.epsilon_budget or spent.entries == 0:
         return CheckResult("account", True, detail)
     remedy = (

@@ -22,9 +22,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig
+from fedaux.config.sends import needed_by
 from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
@@ -262,7 +262,7 @@ def comments(section: str) -> dict[str, str]:
 def site_notes(base: Config) -> dict[str, str]:
     """The comments in a site's settings, which depend on what the run asks of sites."""
     sums = comments("sums") if sends_sums(base) else {}
-    return {**sums, **comments("site"), **(comments("teaching") if base.teachers.run_on == "clients" else {})}
+    return {**comments("site"), **sums, **(comments("teaching") if base.teachers.run_on == "clients" else {})}
 
 
 # Settings
@@ -283,24 +283,27 @@ def server_config(base: Config, sites: Sequence[str]) -> Config:
 
 def site_config(base: Config, name: str) -> Config:
     """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
-    sums, shared = sends_sums(base), base.federation  # sums only where the site's own settings say so
-    own = ":" in base.method or shared.secure or (sums and find_method(base.method).analytic)  # as code, run only then
-    teaching: dict[str, Any] = {"seed": base.seed, "aux": _public_data(base), "teachers": base.teachers}
-    return Config(
-        method=base.method if own else Config.method,
-        method_options=base.method_options if own else (),
+    shared = base.federation
+    teaches = base.teachers.run_on == "clients"
+    own = Config(
+        method=base.method,
+        method_options=base.method_options,
         rounds=base.rounds,
         head_only=base.head_only,
-        head_init=base.head_init if sums or shared.secure else Config.head_init,
+        head_init=base.head_init,
+        random_features=base.random_features,
         prototypes=base.prototypes,
         data=_own_data(base.data),
+        aux=_public_data(base) if teaches else AuxConfig(negatives=base.aux.negatives),
+        teachers=base.teachers,
         local=base.local,
         privacy=replace(base.privacy, unsafe_seed=-1),
         federation=FederationConfig(
             sites=(name,), secure=shared.secure, threshold=shared.threshold, colluders=shared.colluders
         ),
-        **(teaching if base.teachers.run_on == "clients" else {}),
+        seed=base.seed if teaches else Config.seed,
     )
+    return replace(own, federation=replace(own.federation, sends=needed_by(own)))
 
 
 def demo_config() -> Config:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.deploy.certificates import fingerprint
+from fedaux.deploy.certificates import node_fingerprint
 from fedaux.deploy.layout import read_env
 from fedaux.runs.status import FILE, RunStatus, is_alive
 
@@ -84,7 +84,7 @@ class ControlLink:
                 node.node_id,
                 node.status,
                 node.last_activated_at if node.status == "online" else node.last_deactivated_at,
-                fingerprint(node.public_key),
+                node_fingerprint(node.public_key),
             )
             for node in found
             if node.status != "unregistered"

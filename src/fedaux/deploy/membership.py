@@ -22,6 +22,7 @@ from fedaux.deploy.certificates import (
     PublicKeyError,
     fingerprint,
     issue_server_certificate,
+    node_fingerprint,
 )
 from fedaux.deploy.layout import Address, DeployError, read_env, write_site
 from fedaux.deploy.link import ControlLink, LinkError
@@ -67,7 +68,7 @@ def register_keys(server: Path, link: ControlLink) -> dict[str, tuple[str, bool]
 
 def register_key(public_key: Path, name: str, link: ControlLink) -> bool:
     """Make this the one key of a name; return whether the server did not know it."""
-    wanted = _read_public_key(public_key)
+    wanted = node_fingerprint(public_key.read_bytes())
     named = [node for node in link.nodes() if node.name == name]
     for node in named:
         if node.key != wanted:

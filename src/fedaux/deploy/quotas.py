@@ -24,7 +24,7 @@ from flwr.common.logger import log
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from starlette.exceptions import HTTPException
 
-from fedaux.core.messages import Refusal
+from fedaux.core.failures import Refusal
 from fedaux.flower.serialization import reply_bytes
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ a site comes, goes or has another key; it counts at a site only when the owner h
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedaux.core.io import write_atomically
+from fedaux.deploy.certificates import SUM_KEY
 from fedaux.deploy.layout import DeployError, read_env
 from fedaux.privacy.roster import (
     ROSTER_FILE,
@@ -20,8 +20,6 @@ from fedaux.privacy.roster import (
     read_roster,
     write_roster,
 )
-
-SUM_KEY = re.compile(rb"\bsum=([0-9a-f]{64})\b")
 
 
 def key_roster(server: Path) -> dict[str, bytes]:

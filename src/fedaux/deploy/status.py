@@ -21,7 +21,8 @@ from rich.text import Text
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import FedauxError
-from fedaux.core.messages import Refusal, versions_text
+from fedaux.core.failures import Refusal
+from fedaux.core.versions import versions_text
 from fedaux.deploy.layout import DeployError
 from fedaux.deploy.link import FlowerRun, LinkError, Node
 from fedaux.report.terminal import format_bytes, format_seconds

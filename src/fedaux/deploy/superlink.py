@@ -21,7 +21,7 @@ import sqlite3
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -52,14 +52,18 @@ USELESS_AFTER = 120.0  # seconds of nothing but internal errors, after which the
 
 def serve(app: Any, **options: Any) -> None:
     """Run `uvicorn.run` under limits. Callers are identified by their connection, whatever headers and proxies say."""
-    limited = {"http": LimitedProtocol, "ws": "none", "loop": "asyncio"}  # a WebSocket would leave LimitedProtocol
-    pinned = {**limited, "proxy_headers": False, "forwarded_allow_ips": ""}
-    config = uvicorn.Config(app, **{**options, **pinned}, timeout_graceful_shutdown=SHUTDOWN_TIMEOUT)
+    config = uvicorn.Config(app, **{**options, **pinned_options()}, timeout_graceful_shutdown=SHUTDOWN_TIMEOUT)
     server = uvicorn.Server(config)
     with suppress(KeyboardInterrupt):
         server.run(sockets=[LimitedListener.of(config.bind_socket())])
     if not server.started:
         sys.exit(1)
+
+
+def pinned_options() -> dict[str, Any]:
+    """Return uvicorn's options that no caller chooses: the limits, and that headers do not say who calls."""
+    limited = {"http": LimitedProtocol, "ws": "none", "loop": "asyncio"}  # a WebSocket would leave LimitedProtocol
+    return {**limited, "proxy_headers": False, "forwarded_allow_ips": ""}
 
 
 def serve_checked(app: Any, **options: Any) -> None:
@@ -141,21 +145,21 @@ class SiteLimitMiddleware:
             await self.app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        size = headers.get(b"content-length", b"")
-        if not size.isdigit() or int(size) > MAX_BODY or b"transfer-encoding" in headers:
+        size = body_size(headers)
+        if size is None:
             await PlainTextResponse(f"a length of at most {MAX_BODY} bytes", 413)(scope, receive, send)
             return
         site = machine((scope.get("client") or ("", 0))[0]), headers.get(PUBLIC_KEY_HEADER, b"")[:200]
         delay = self.delay(site)
         await asyncio.sleep(min(delay, MAX_DELAY))
-        if delay > MAX_DELAY or self.in_flight[site] + int(size) > MAX_IN_FLIGHT:
+        if delay > MAX_DELAY or self.in_flight[site] + size > MAX_IN_FLIGHT:
             await PlainTextResponse("too much at once", 503)(scope, receive, send)  # which Flower's node tries again
             return
-        self.in_flight[site] += int(size)
+        self.in_flight[site] += size
         try:
             await self.app(scope, receive, send)
         finally:
-            self.in_flight[site] -= int(size)
+            self.in_flight[site] -= size
             if self.in_flight[site] <= 0:
                 del self.in_flight[site]
 
@@ -168,6 +172,14 @@ class SiteLimitMiddleware:
         if due - now <= MAX_DELAY:
             self.due[site] = due
         return max(0.0, due - now)
+
+
+def body_size(headers: Mapping[bytes, bytes]) -> int | None:
+    """Return how long a request says that its body is; None if it does not say so, or the body is too long."""
+    size = headers.get(b"content-length", b"")
+    if not size.isdigit() or int(size) > MAX_BODY or b"transfer-encoding" in headers:
+        return None
+    return int(size)
 
 
 class UselessMiddleware:
@@ -209,7 +221,7 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         address = name[0] if name else ""
         self._peer = machine(address)
         self.by_machine[self._peer] += 1
-        if self.by_machine[self._peer] > MAX_CONNECTIONS and not is_loopback(address):
+        if self._has_too_many(address):
             transport.close()
         else:
             self._watch()
@@ -230,6 +242,10 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         self._head = 0 if in_body or self.cycle is not request else self._head + len(data)
         if self._head > MAX_HEAD or (self._body_missing() and self.cycle.response_complete):
             self.transport.abort()
+
+    def _has_too_many(self, address: str) -> bool:
+        """Whether the machine at this address holds more connections than it may."""
+        return self.by_machine[self._peer] > MAX_CONNECTIONS and not is_loopback(address)
 
     def _body_missing(self) -> bool:
         return self.cycle is not None and self.cycle.more_body

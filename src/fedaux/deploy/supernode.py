@@ -57,27 +57,36 @@ def rejection_reason(bundle: bytes) -> str:
     if len(bundle) > MAX_BYTES:
         return f"it has {len(bundle):,} bytes; an app of names alone has at most {MAX_BYTES:,}"
     try:
-        with zipfile.ZipFile(BytesIO(bundle)) as archive:
-            names = archive.namelist()
-            large = [info.filename for info in archive.infolist() if info.file_size > MAX_BYTES]
-            foreign = sorted(set(names) - FILES)
-            if foreign or len(names) != len(set(names)):
-                return f"it carries files of its own: {', '.join(foreign or names)[:200]}"
-            if large:
-                return f"{', '.join(large)} has more than {MAX_BYTES:,} bytes"
-            with archive.open(PROJECT) as file:
-                text = file.read(MAX_BYTES + 1).decode()
-        project = tomllib.loads(text)
-        app = project["tool"]["flwr"]["app"]
-        labels = [project["project"]["name"], project["project"]["version"], app["publisher"]]
-        client, others = app["components"].get("clientapp"), set(app["components"]) - {"clientapp", "serverapp"}
+        return bundle_problem(bundle)
     except Exception as error:  # odd archives and texts fail in many ways
         return f"it is no Flower app: {str(error)[:200]}"
+
+
+def bundle_problem(bundle: bytes) -> str:
+    """Return why a bundle of this size is refused, or ""; raises if it is no app."""
+    with zipfile.ZipFile(BytesIO(bundle)) as archive:
+        names = archive.namelist()
+        large = [info.filename for info in archive.infolist() if info.file_size > MAX_BYTES]
+        foreign = sorted(set(names) - FILES)
+        if foreign or len(names) != len(set(names)):
+            return f"it carries files of its own: {', '.join(foreign or names)[:200]}"
+        if large:
+            return f"{', '.join(large)} has more than {MAX_BYTES:,} bytes"
+        project = tomllib.loads(read_project(archive))
+    app = project["tool"]["flwr"]["app"]
+    labels = [project["project"]["name"], project["project"]["version"], app["publisher"]]
+    client, others = app["components"].get("clientapp"), set(app["components"]) - {"clientapp", "serverapp"}
     if not all(isinstance(label, str) and PLAIN.fullmatch(label) for label in labels):
         return f"its name, version or publisher is none: {str(labels)[:200]}"
     if client != CLIENT_APP or others:
         return f"it wants to run {', '.join([str(client), *sorted(others)])[:200]} here, not {CLIENT_APP}"
     return ""
+
+
+def read_project(archive: zipfile.ZipFile) -> str:
+    """Read the project's settings up to the limit, whatever size the archive states."""
+    with archive.open(PROJECT) as file:
+        return file.read(MAX_BYTES + 1).decode()
 
 
 @contextmanager
@@ -160,6 +169,13 @@ def clock_problem(words: Sequence[str]) -> str:
     return f"this machine's clock is {found.detail}; {found.remedy}" if found and found.ok is False else ""
 
 
+def log_clock_problem(words: Sequence[str]) -> None:
+    """Name a wrong clock as the node ends: the server refuses it with a 401 that does not say so."""
+    problem = clock_problem(words)
+    if problem:
+        log(WARNING, "The node has ended: %s.", problem)
+
+
 def main() -> None:
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
@@ -174,10 +190,8 @@ def main() -> None:
         log(ERROR, "The node has stopped working.")  # it should never return
     except (Exception, flower_patches.NodeFailure) as error:
         log(ERROR, "The node has failed.", exc_info=error)
-    finally:  # a server refuses whose clock is wrong, with a 401 that does not say so
-        problem = clock_problem(sys.argv[1:])
-        if problem:
-            log(WARNING, "The node has ended: %s.", problem)
+    finally:
+        log_clock_problem(sys.argv[1:])
     os._exit(1)  # else its threads would keep alive a process that does nothing
 
 

@@ -9,13 +9,13 @@ from typing import cast
 from fedaux import __version__
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.arrays import fingerprint_arrays
 from fedaux.data.federated import ServerData, client_names, open_public
 from fedaux.data.records import RecordSpec
 from fedaux.export.model import FORMAT, Card, Model
 from fedaux.export.onnx_graph import check_onnx_support
 from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_state
 from fedaux.models.encoders import VisionExtractor
-from fedaux.models.inference import fingerprint_arrays
 from fedaux.server.result import last_evaluations, unknown_classes
 from fedaux.server.run_state import RunState, StateError
 

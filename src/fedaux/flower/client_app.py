@@ -1,15 +1,15 @@
-"""The ClientApp of a site: Flower's messages in and out, `client.handlers` between them."""
+"""The ClientApp of a site: Flower's messages in and out, `client.handlers.answer` between them."""
 
 from __future__ import annotations
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedaux.client import handlers, secure_sums
-from fedaux.core.messages import HelloOrder, PrepareOrder, SumOrder, SumsOrder, TrainOrder
+from fedaux.client import handlers
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import open_site
 from fedaux.flower.serialization import deserialize, make_reply
+from fedaux.messages import EveryOrder, HelloOrder, PlanOrder, PrepareOrder, SumOrder, SumsOrder, TrainOrder
 
 app = ClientApp()
 
@@ -17,28 +17,40 @@ app = ClientApp()
 @app.query("hello")
 @redact_errors
 def hello(message: Message, context: Context) -> Message:
-    return make_reply(message, handlers.hello(deserialize(HelloOrder, message.content), open_site(context)))
+    return answer(HelloOrder, message, context)
+
+
+@app.query("plan")
+@redact_errors
+def plan(message: Message, context: Context) -> Message:
+    return answer(PlanOrder, message, context)
 
 
 @app.query("prepare")
 @redact_errors
 def prepare(message: Message, context: Context) -> Message:
-    return make_reply(message, handlers.prepare(deserialize(PrepareOrder, message.content), open_site(context)))
+    return answer(PrepareOrder, message, context)
 
 
 @app.query("sums")
 @redact_errors
 def sums(message: Message, context: Context) -> Message:
-    return make_reply(message, handlers.sums(deserialize(SumsOrder, message.content), open_site(context)))
+    return answer(SumsOrder, message, context)
 
 
 @app.query("sum")
 @redact_errors
 def secure_sum(message: Message, context: Context) -> Message:
-    return make_reply(message, secure_sums.take_part(deserialize(SumOrder, message.content), open_site(context)))
+    return answer(SumOrder, message, context)
 
 
 @app.train()
 @redact_errors
 def train(message: Message, context: Context) -> Message:
-    return make_reply(message, handlers.train(deserialize(TrainOrder, message.content), open_site(context)))
+    return answer(TrainOrder, message, context)
+
+
+def answer(kind: type[EveryOrder], message: Message, context: Context) -> Message:
+    """Answer a message with an order of this kind, which is checked field by field before the gate sees it."""
+    order: EveryOrder = deserialize(kind, message.content)
+    return make_reply(message, handlers.answer(order, open_site(context)))

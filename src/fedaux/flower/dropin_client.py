@@ -15,18 +15,19 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from torch import nn
 
+from fedaux.client.answers import AnswerStore
 from fedaux.client.loading import load_ordered
+from fedaux.client.releases import Releases
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import SettingsError
-from fedaux.core.messages import OrderError, PrepareOrder
+from fedaux.core.failures import OrderError
 from fedaux.data.records import Records
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor, UserRecords
-from fedaux.models.inference import Rows, fingerprint_arrays
-from fedaux.privacy.account import BudgetStore
+from fedaux.messages import PrepareOrder
+from fedaux.models.inference import Rows
 from fedaux.scoring.features import private_outputs
-from fedaux.scoring.registry import stored_release
 
 
 def add_release_handler(
@@ -61,15 +62,14 @@ def add_release_handler(
         order, own = deserialize(PrepareOrder, message.content), from_code.at(context)
         if order.scorer != own.privacy.scorer:
             raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client has {own.privacy.scorer!r}")
-        request = fingerprint_arrays(order.public, order.extractor, facts=[order.scorer, order.classes])
 
         def own_data() -> tuple[Records, Rows]:
             extractor, records = UserExtractor(model().cpu(), features), UserRecords.of(*data(context))
             load_ordered(extractor.model, order.extractor)
             return records, private_outputs(extractor, records)
 
-        release = stored_release(order, request, BudgetStore(own.vault, own.privacy), own_data)
-        return make_reply(message, release)
+        store = AnswerStore(own.vault, order.client, own.privacy)
+        return make_reply(message, Releases(store, own_data).release(order))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fedaux.client.approvals import ApprovalError, LogError
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import SettingsError
 from fedaux.core.event_log import EventLog, printable
-from fedaux.core.messages import OrderError, Refusal
+from fedaux.core.failures import OrderError, Refusal
 from fedaux.flower.in_process import CLIENT_EXCEPTION
 from fedaux.flower.serialization import MessageError
 from fedaux.privacy.accounting import BudgetError
@@ -33,7 +33,13 @@ def redact_errors(handler: Handler) -> Handler:
 
     @wraps(handler)
     def redacted(message: Message, context: Context) -> Message:
-        name, events, start = handler.__name__, EventLog.from_environment(), time.monotonic()
+        name = handler.__name__
+        start = time.monotonic()
+        try:
+            events = EventLog.from_environment()
+        except OSError:  # a log that cannot be written is no reason to fail, nor to send its path
+            log.exception("Cannot write the log of events")
+            events = EventLog(None)
         try:
             reply = handler(message, context)
         except Exception as error:
@@ -44,12 +50,17 @@ def redact_errors(handler: Handler) -> Handler:
                 log.error("%s is refused: %s", name, error)
             text = f"{name}: {without_records(error)}"
             _write(events, "order-refused", text, message, context, task=name, kind=refusal.value)
-            return Message(Error(CLIENT_EXCEPTION, refusal.value), reply_to=message)
+            return refusal_reply(message, error)
         seconds = round(time.monotonic() - start, 3)
         _write(events, "order-answered", name, message, context, task=name, seconds=seconds)
         return reply
 
     return redacted
+
+
+def refusal_reply(message: Message, error: Exception) -> Message:
+    """Make the reply to an order that has ended in an error: its category is all that leaves."""
+    return Message(Error(CLIENT_EXCEPTION, refusal_of(error).value), reply_to=message)
 
 
 def without_records(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""`core.messages.Federation` over any Flower Grid: orders out, validated replies streamed back, failures as data."""
+"""`messages.Federation` over any Flower Grid: orders out, validated replies streamed back, failures as data."""
 
 from __future__ import annotations
 
@@ -11,25 +11,11 @@ from typing import Generic, TypeVar
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fedaux.core.messages import (
-    NO_ANSWER,
-    Answer,
-    Failure,
-    Masked,
-    Order,
-    PrepareOrder,
-    Refusal,
-    Release,
-    Reply,
-    SumOrder,
-    SumReply,
-    Sums,
-    SumsOrder,
-    TrainOrder,
-    Update,
-)
-from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, Serializer, T, deserialize, reply_group
-from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, max_reply_bytes, validate_reply
+from fedaux.core.event_log import printable
+from fedaux.core.failures import NO_ANSWER, Failure, Refusal
+from fedaux.flower.serialization import MessageError, Serializer, T, deserialize, reply_group
+from fedaux.flower.validation import MAX_RECORDS, validate_reply
+from fedaux.messages import ORDERS, Answer, InvalidReplyError, Order, Reply, answer_type, largest_reply
 from fedaux.privacy.mechanism import Bounds
 
 CHUNK = 8  # replies pulled at a time; server memory is proportional to it, not to the number of clients
@@ -38,12 +24,6 @@ MAX_POLL_INTERVAL = 0.5
 # Flower's codes for a message without an answer: it is gone or expired, its node is gone, its app has crashed
 LOST = frozenset({3, 5, 8})
 REFRESH_INTERVAL = 2.0  # seconds between two looks for nodes that come back
-REPLY_TYPES: dict[type, type[Answer]] = {
-    PrepareOrder: Release,
-    SumsOrder: Sums,
-    TrainOrder: Update,
-    SumOrder: SumReply,
-}
 K = TypeVar("K")
 
 
@@ -127,7 +107,7 @@ class GridFederation:
     max_records: int = MAX_RECORDS
     refresh_nodes: Callable[[], Mapping[str, int]] | None = None
     bounds: Bounds | None = None
-    message_types: Mapping[type, str] = field(default_factory=lambda: MESSAGE_TYPES)
+    message_types: Mapping[type, str] = field(default_factory=lambda: ORDERS)
     retries: int = 0
     reconnect_timeout: float = 0.0
 
@@ -178,30 +158,24 @@ class GridFederation:
 
     def _message(self, serializer: Serializer, order: Order, ttl: float) -> Message:
         kind, node = self.message_types[type(order)], self.nodes[order.client]
-        group = reply_group(max_reply_bytes(order))
+        group = reply_group(largest_reply(order))
         return Message(serializer.serialize(order), node, kind, ttl=max(1.0, ttl), group_id=group)
 
     def _read(self, order: Order, message: Message) -> Reply:
         if message.has_error():
             return Failure(order.client, describe_error(message), error_kind(message))
         try:
-            return self.validated(order, deserialize(reply_type(order), message.content))
+            return self.validated(order, deserialize(answer_type(order), message.content))
         except MessageError as error:
-            return Failure(order.client, str(error))
+            return Failure(order.client, printable(str(error)))
 
     def validated(self, order: Order, reply: Answer) -> Reply:
         """The reply, or a `Failure` with the reason why it must not be used."""
         try:
             validate_reply(order, reply, self.max_records, self.bounds)
         except InvalidReplyError as error:
-            return Failure(order.client, str(error))
+            return Failure(order.client, printable(str(error)))
         return reply
-
-
-def reply_type(order: Order) -> type[Answer]:
-    """Return the type of a reply to this order: in a secure sum, what would identify a site is masked."""
-    masked = order.sum and not isinstance(order, SumOrder)
-    return Masked if masked else REPLY_TYPES[type(order)]
 
 
 def read_reply(kind: type[T], message: Message) -> T:
@@ -212,8 +186,11 @@ def read_reply(kind: type[T], message: Message) -> T:
 
 
 def describe_error(message: Message) -> str:
+    """Say why there is no reply; a client's own words are not trusted to be fit for a terminal."""
     reason = message.error.reason or ""
-    return Refusal(reason).description if reason in set(Refusal) else f"error {message.error.code}: {reason}"
+    if reason in set(Refusal):
+        return Refusal(reason).description
+    return printable(f"error {message.error.code}: {reason}")
 
 
 def error_kind(message: Message) -> str:

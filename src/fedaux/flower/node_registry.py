@@ -11,10 +11,10 @@ from flwr.serverapp import Grid
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.event_log import printable
-from fedaux.core.messages import VERSION, Hello, HelloOrder
 from fedaux.core.progress import Notice, OnProgress, Phase, SitesConnected, no_progress
 from fedaux.flower.federation import is_lost, read_reply, stream_replies
-from fedaux.flower.serialization import MESSAGE_TYPES, MessageError, serialize
+from fedaux.flower.serialization import MessageError, serialize
+from fedaux.messages import ORDERS, VERSION, Hello, HelloOrder
 
 POLL_INTERVAL = 1.0  # seconds
 
@@ -59,9 +59,7 @@ class NodeRegistry:
         self._known = {node: clients for node, clients in self._known.items() if node in names}
         self._rivals = {node: said for node, said in self._rivals.items() if node in names}
         new = [node for node in names if node not in self._known]
-        messages = (
-            (node, Message(serialize(HelloOrder()), node, MESSAGE_TYPES[HelloOrder], ttl=timeout)) for node in new
-        )
+        messages = ((node, Message(serialize(HelloOrder()), node, ORDERS[HelloOrder], ttl=timeout)) for node in new)
         for node, reply in stream_replies(self._grid, messages, timeout):
             if reply is not None and not is_lost(reply):  # a silent one is asked again at the next refresh
                 self._admit(node, names[node], reply)

@@ -23,7 +23,7 @@ SIMULATED = {"keep-results": "no"}  # settings of a simulated client, which retr
 
 def open_site(context: Context) -> Site:
     """The site of a node, from its settings: `config` (a TOML file, or JSON), `vault` (a folder), and optionally
-    `clients`, `partition-id`, `features`, `keep-results`.
+    `clients`, `partition-id`, `features`, `keep-results`, `server`.
     """
     own = {key: str(value) for key, value in context.node_config.items()}
     if "config" in own and "vault" in own:
@@ -39,7 +39,7 @@ def open_site(context: Context) -> Site:
     named = own["clients"].split(",") if "clients" in own else [client_name(config, int(own["partition-id"]))]
     features = Path(own["features"]) if "features" in own else None
     keeps_results = own.get("keep-results") != SIMULATED["keep-results"]
-    return Site(config, vault, tuple(name.strip() for name in named), features, keeps_results)
+    return Site(config, vault, tuple(name.strip() for name in named), features, keeps_results, own.get("server", ""))
 
 
 def run_settings(context: Context) -> tuple[Config, Path]:

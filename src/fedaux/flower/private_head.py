@@ -24,7 +24,9 @@ from fedaux.server.loop import quorum
 
 
 class PrivateHead(ReleaseStrategy):
-    """Compute the last layer of a network from the clients' releases: nothing is trained, and all of it is under ε.
+    """Compute the last layer of a network from the clients' releases, in one exchange.
+
+    Nothing is trained, and everything that a client sends is under ε, except the number of its records.
 
     Clients need `add_release_handler` with the same scorer and `features=input_of(head)`, and no handler that trains.
     Start it with `num_rounds=1`; in further rounds, clients that were not there before add their releases.

@@ -20,14 +20,16 @@ from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
+from fedaux.core.arrays import Arrays
 from fedaux.core.errors import Exit, FedauxError, SettingsError
+from fedaux.core.failures import Failure, Refusal
 from fedaux.core.io import write_atomically
-from fedaux.core.messages import Arrays, Failure, PrepareOrder, Refusal, Release
 from fedaux.core.timing import Costs
 from fedaux.data.records import Records
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.serialization import from_array
 from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor, UserRecords
+from fedaux.messages import PrepareOrder, Release
 from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import fingerprint, predict

@@ -1,84 +1,32 @@
-"""Messages to Flower records and back: scalars in a ConfigRecord, arrays in ArrayRecords; versioned, no pickle."""
+"""Messages to Flower records and back: scalars in a ConfigRecord, arrays in ArrayRecords; versioned, no pickle.
+
+What a message holds is declared in `fedaux.messages`; nothing of it is repeated here.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from io import BytesIO
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedaux.core.messages import (
-    VERSION,
-    Answer,
-    Arrays,
-    Hello,
-    HelloOrder,
-    Masked,
-    Order,
-    PrepareOrder,
-    Release,
-    SumOrder,
-    SumReply,
-    Sums,
-    SumsOrder,
-    TrainOrder,
-    Update,
-)
-from fedaux.core.order_fields import FIELDS as ORDER_FIELDS
-from fedaux.core.order_fields import check_order
+from fedaux.core.arrays import Arrays
+from fedaux.messages import VERSION, Answer, EveryOrder, Hello, HelloOrder, check_order, fields_of
+from fedaux.messages.declaration import ORDERS, Field
 
-MESSAGE_TYPES: dict[type, str] = {
-    HelloOrder: "query.hello",
-    PrepareOrder: "query.prepare",
-    SumsOrder: "query.sums",
-    SumOrder: "query.sum",
-    TrainOrder: "train",
-}
-KINDS = (HelloOrder, Hello, PrepareOrder, SumsOrder, TrainOrder, SumOrder, Release, Sums, Update, SumReply, Masked)
-
-ANY_VERSION = (HelloOrder, Hello)  # they only grow, by fields with a default: both can say which version they speak
-T = TypeVar("T", bound=HelloOrder | Hello | Order | Answer)
-
-
+# Messages that only grow, by fields with a default: both sides can say in them which version they speak.
+ANY_VERSION = (HelloOrder, Hello)
 REPLY_GROUP = re.compile(r"at-most-([0-9]{1,12})-bytes")
 MAX_REPLY_BYTES = 2**26  # of a reply to an order that does not say
+T = TypeVar("T", bound=EveryOrder | Hello | Answer)
 
 
 class MessageError(ValueError):
     """A message that cannot be read."""
-
-
-class Field(NamedTuple):
-    name: str
-    type: type
-    required: bool  # arrays with a default are not sent where there are none: every record is a request
-    default: Any  # of a field that an older release does not send
-
-    @property
-    def arrays(self) -> bool:
-        return self.type is ArrayRecord
-
-
-def fields(kind: type) -> tuple[Field, ...]:
-    """The fields of a message, as they are sent."""
-    hints = get_type_hints(kind)
-    types = {name: ArrayRecord if hint == Arrays else hint for name, hint in hints.items()}
-    missing, grows = dataclasses.MISSING, kind in ANY_VERSION
-    return tuple(
-        Field(
-            f.name, types[f.name], f.default_factory is missing, f.default if grows and f.default != missing else None
-        )
-        for f in dataclasses.fields(kind)
-    )
-
-
-# once: to evaluate annotations takes longer than a small message
-FIELDS: dict[type, tuple[Field, ...]] = {kind: fields(kind) for kind in KINDS}
 
 
 def to_array(values: NDArray[Any]) -> Array:
@@ -106,7 +54,7 @@ def from_array(array: Array) -> NDArray[Any]:
 
 
 class Serializer:
-    """Serializes orders. Arrays that go to many clients are serialized once, so they are hashed and sent once."""
+    """Serializes messages. Arrays that go to many clients are serialized once, so they are hashed and sent once."""
 
     def __init__(self) -> None:
         self._records: dict[int, tuple[Arrays, ArrayRecord]] = {}
@@ -114,11 +62,11 @@ class Serializer:
     def serialize(self, item: Any) -> RecordDict:
         scalars: dict[str, Any] = {"version": VERSION, "kind": type(item).__name__}
         records: dict[str, ArrayRecord | ConfigRecord] = {}
-        for field in FIELDS[type(item)]:
+        for field in fields_of(type(item)):
             value = getattr(item, field.name)
-            if not field.arrays:
+            if not field.has_arrays:
                 scalars[field.name] = value
-            elif value or field.required:
+            elif value or not field.may_be_left_out:
                 records[field.name] = self._arrays(value)
         return RecordDict({"fedaux": ConfigRecord(scalars), **records})
 
@@ -130,7 +78,7 @@ class Serializer:
         return cached[1]
 
 
-def serialize(item: Order | Hello | HelloOrder | Answer) -> RecordDict:
+def serialize(item: EveryOrder | Hello | Answer) -> RecordDict:
     return Serializer().serialize(item)
 
 
@@ -150,28 +98,44 @@ def make_reply(message: Message, item: Hello | Answer) -> Message:
 
 
 def deserialize(kind: type[T], content: RecordDict) -> T:
-    """The message, or an error that says what is wrong with it: an order's fields are all checked here."""
+    """The message, or an error that says what is wrong with it: an order's fields are all checked here.
+
+    A reply's fields have the right Python types; `messages.check_reply` compares them with the order.
+    """
     # content[...] and not content.array_records: the latter puts the message into a reference cycle
     record = content.get("fedaux")
     if not isinstance(record, ConfigRecord):
         raise MessageError("the message has no fedaux record; is the other side running fedaux?")
     scalars = dict(record)
+    _check_version(kind, scalars)
+    values = {field.name: _read(kind, field, scalars, content) for field in fields_of(kind)}
+    item = kind(**values)
+    if kind in ORDERS:
+        check_order(item)  # type: ignore[arg-type]
+    return item
+
+
+def _check_version(kind: type, scalars: dict[str, Any]) -> None:
     version = scalars.get("version")
-    if kind not in ANY_VERSION and (type(version) is not int or version != VERSION):  # True is 1, and no version
+    same_version = type(version) is int and version == VERSION  # True is 1, and no version
+    if kind not in ANY_VERSION and not same_version:
         # a migration of older messages would go here
         raise MessageError(f"the message has version {version!r}, this side speaks {VERSION}; upgrade the older one")
     if scalars.get("kind") != kind.__name__:
         raise MessageError(f"a {scalars.get('kind')!r} came where a {kind.__name__} was expected")
-    values: dict[str, Any] = {}
-    for field in FIELDS[kind]:
-        name, value = field.name, (content if field.arrays else scalars).get(field.name, field.default)
-        if isinstance(value, ArrayRecord):
-            values[name] = {key: from_array(array) for key, array in value.items()}
-        elif type(value) is field.type:
-            values[name] = value
-        elif not field.arrays or field.required or value is not None:
-            raise MessageError(f"{kind.__name__}.{name} should be {field.type.__name__}, it is {value!r}")
-    item = kind(**values)
-    if kind in ORDER_FIELDS:
-        check_order(item)  # type: ignore[arg-type]
-    return item
+
+
+def _read(kind: type, field: Field, scalars: dict[str, Any], content: RecordDict) -> Any:
+    """Return the value of a field; where an older release does not send it, its default."""
+    if field.has_arrays:
+        record = content.get(field.name)
+        if isinstance(record, ArrayRecord):
+            return {name: from_array(array) for name, array in record.items()}
+        if record is None and field.may_be_left_out:
+            return {}
+        raise MessageError(f"{kind.__name__}.{field.name} should be arrays, it is {record!r}")
+    default = field.default if kind in ANY_VERSION else None
+    value = scalars.get(field.name, default)
+    if type(value) is not field.kind:
+        raise MessageError(f"{kind.__name__}.{field.name} should be {field.kind.__name__}, it is {value!r}")
+    return value

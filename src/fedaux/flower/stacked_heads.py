@@ -20,21 +20,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaux.client.handlers import as_sent, open_task
+from fedaux.client import handlers
+from fedaux.client.gate import admit
+from fedaux.client.handlers import open_task
 from fedaux.client.kept_state import LocalResult, TrainingSummary
 from fedaux.client.loading import open_rows
+from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
 from fedaux.client.training import ClientTask, labelled, ordered_optimizer
 from fedaux.config.schema import Config
-from fedaux.core.messages import Masked, Order, Reply, TrainOrder, Update
-from fedaux.core.order_fields import check_order
 from fedaux.core.rng import torch_stream
 from fedaux.data.partition import batch_starts, shuffled
 from fedaux.data.records import Indices, Records
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import open_site
+from fedaux.messages import Answer, Order, Reply, SumOrder, SumsOrder, TrainOrder, Update, check_order
 from fedaux.methods.hooks import Vector
+from fedaux.methods.summed_update import summed_update
 from fedaux.models import HeadFeatures, Prototype
 from fedaux.models.optimizer import Optimizer, StackedDescent, Term
 from fedaux.privacy.units import public_size
@@ -159,10 +162,11 @@ class StackedClient:
     def open(cls, order: TrainOrder, site: Site) -> StackedClient | None:
         """Prepare a client to train its head with others; None if it must train by itself."""
         started = time.perf_counter()
-        check_order(order)
-        task = open_task(order, site)
         if not order.h0 or not can_batch_heads(site.config):
             return None
+        check_order(order)
+        admit(order, site)
+        task = open_task(order, site)
         model, records = open_rows(order, site)
         head = HeadTask(task.start, labelled(records), torch_stream(order.seed), task.term)
         settings = order.epochs, order.batch_size, ordered_optimizer(order)
@@ -173,8 +177,8 @@ class StackedClient:
             task, model, public_size(records, site.config.privacy), head, settings, time.perf_counter() - started
         )
 
-    def update(self, result: LocalResult) -> Update | Masked:
-        return as_sent(self.task, lambda: self.task.update(result, lambda: self.model))
+    def update(self, result: LocalResult) -> Update:
+        return self.task.update(result, lambda: self.model)
 
     @property
     def nbytes(self) -> int:
@@ -186,19 +190,28 @@ class StackedFederation(GridFederation):
     """A `GridFederation` over an `InProcessGrid` whose clients train heads. Replies come in the order of the orders."""
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        training = [order for order in orders if isinstance(order, TrainOrder)]
-        if len(training) < len(orders):
+        if not all(is_for_training(order) for order in orders):
             yield from super().ask(orders)
             return
-        for chunk in self._chunks(training):
+        for chunk in self._chunks(orders):
             results = train_clients([client for _, client in chunk if client])
             for order, client in chunk:
-                update = attempt(partial(client.update, results[client])) if client else None
-                yield from [self.validated(order, update)] if update else super().ask([order])
+                reply = attempt(partial(self._answer, order, client, results[client])) if client else None
+                yield from [self.validated(order, reply)] if reply else super().ask([order])
 
-    def _chunks(self, orders: Sequence[TrainOrder]) -> Iterator[list[tuple[TrainOrder, StackedClient | None]]]:
+    def _answer(self, order: Order, client: StackedClient, result: LocalResult) -> Answer:
+        """Return the client's reply: its update, or in a secure sum the masked vector with its contribution."""
+        if not isinstance(order, SumOrder):
+            return client.update(result)
+
+        def contribution(asked: SumsOrder | TrainOrder, site: Site) -> NDArray[np.int64]:
+            return summed_update(client.task.order, client.update(result), client.task.hooks)
+
+        return handlers.masked(order, client.task.site, contribution)
+
+    def _chunks(self, orders: Sequence[Order]) -> Iterator[list[tuple[Order, StackedClient | None]]]:
         """Consecutive orders whose clients fit into `STACK_BYTES` together."""
-        chunk, size = list[tuple[TrainOrder, StackedClient | None]](), 0
+        chunk, size = list[tuple[Order, StackedClient | None]](), 0
         for order in orders:
             client = attempt(partial(self._open, order))
             chunk.append((order, client))
@@ -208,8 +221,17 @@ class StackedFederation(GridFederation):
                 chunk, size = [], 0
         yield chunk
 
-    def _open(self, order: TrainOrder) -> StackedClient | None:
-        return StackedClient.open(order, open_site(cast(InProcessGrid, self.grid).context(self.nodes[order.client])))
+    def _open(self, order: Order) -> StackedClient | None:
+        site = open_site(cast(InProcessGrid, self.grid).context(self.nodes[order.client]))
+        asked = Participation.of(order, site).kept_order() if isinstance(order, SumOrder) else order
+        return StackedClient.open(asked, site) if isinstance(asked, TrainOrder) else None
+
+
+def is_for_training(order: Order) -> bool:
+    """Whether clients may train to answer this order: by itself, or when a secure sum asks for its vectors."""
+    if isinstance(order, SumOrder):
+        return order.step == "masked"
+    return isinstance(order, TrainOrder) and not order.sum
 
 
 def attempt(work: Callable[[], T]) -> T | None:

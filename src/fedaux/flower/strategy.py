@@ -18,12 +18,14 @@ from torch import nn
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.schema import Config
 from fedaux.config.sections import FederationConfig, LocalConfig, PrivacyConfig
-from fedaux.core.messages import Arrays, Failure, Update
+from fedaux.core.arrays import Arrays
+from fedaux.core.failures import Failure
 from fedaux.core.timing import Costs
 from fedaux.flower.release_strategy import AUTO, MAX_REASON, MODEL, ReleaseStrategy, log
 from fedaux.flower.serialization import MessageError, from_array
 from fedaux.flower.user_model import FeaturesOf
-from fedaux.flower.validation import MAX_RECORDS, InvalidReplyError, validate_weights
+from fedaux.flower.validation import MAX_RECORDS, validate_weights
+from fedaux.messages import InvalidReplyError, Update
 from fedaux.models import flatten_state, load_state
 from fedaux.server.loop import quorum
 from fedaux.server.round import Round

@@ -1,6 +1,7 @@
 """Validation of every reply before it reaches a model: an invalid one costs the client's contribution, not the round.
 
-A client may still lie within these bounds, about its labels for one; `teachers.max_share` limits the effect.
+Its form follows from the declarations (`messages.check_reply`). Here is what makes it plausible: norms, noise, sizes. A
+client may still lie within these bounds, about its labels for one; `teachers.max_share` limits the effect.
 """
 
 from __future__ import annotations
@@ -12,111 +13,61 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.config.methods import METHODS
-from fedaux.core.messages import (
-    Account,
+from fedaux.core.accounts import Account
+from fedaux.core.arrays import Arrays
+from fedaux.messages import (
     Answer,
-    Arrays,
-    DataOrder,
+    Consent,
+    InvalidReplyError,
     Masked,
     Order,
     PrepareOrder,
     Release,
-    SumOrder,
     SumReply,
     Sums,
     SumsOrder,
-    SumTerms,
-    Teaching,
     TrainOrder,
     Update,
+    check_reply,
 )
-from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums, sums_shapes
+from fedaux.messages.replies import MAX_STEPS
+from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums
 from fedaux.methods.contribution import ENSEMBLE_BITS
-from fedaux.methods.fedpft import MOST_COMPONENTS
 from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
 from fedaux.privacy.mechanism import CALIBRATIONS, UNIT_SENSITIVITY, Bound, Bounds, release_multiplier
 from fedaux.privacy.units import UNITS
 
 NORM_FACTOR = 1e4  # a model's norm may be this many times that of the model sent, plus one per parameter
-MAX_SUM_BYTES = 512  # of a key, a signature or an encrypted share
-MAX_STEPS = 10**6  # of private training in one round, and of any counter
 MAX_RECORDS = 10**8  # of one client; a larger claim would dominate the average
-SUM_REPLY_BYTES = 2**15  # of each of many small arrays, which are two objects of Flower's
-REPLY_OVERHEAD = 2**18  # bytes of a reply beside its arrays: names, headers, scalars, the account
 RELATIVE_TOLERANCE = 1e-6  # between server and client, which both compute the same number
 NOISE_TAIL = 10.0  # standard deviations by which its norm may exceed √size; honest noise does with probability e⁻⁵⁰
-
-
-class InvalidReplyError(ValueError):
-    """A reply that must not be used, with the reason."""
 
 
 def validate_reply(order: Order, reply: Answer, max_records: int = MAX_RECORDS, bounds: Bounds | None = None) -> None:
     """Raise `InvalidReplyError` unless the reply answers the order and is plausible. `bounds` are its scorer's."""
     if reply.client != order.client:
         raise InvalidReplyError(f"answers for {reply.client!r}")
-    if isinstance(order, SumOrder) or order.sum:
-        _check_secure(order, reply)
+    if isinstance(reply, Update) and not np.isfinite(reply.loss):
+        raise InvalidReplyError(f"its training diverged: the loss is {reply.loss}")
+    check_reply(order, reply)
+    if isinstance(reply, Consent | SumReply):
         return
-    if isinstance(reply, Masked | SumReply):
-        raise InvalidReplyError("answers as in a secure sum, which this is not")
+    _check_account(reply.account)
+    if isinstance(reply, Masked):
+        return  # a masked vector is as good as random: beside its form there is nothing that a server could check
     if not 1 <= reply.records <= max_records:
         raise InvalidReplyError(f"claims {reply.records} records; from 1 to {max_records} are believed")
-    _check_account(reply.account)
     if isinstance(order, PrepareOrder) and isinstance(reply, Release):
         _check_release(order, reply)
         if bounds is not None:
             _check_bound(reply, bounds(order.public, reply.adjacency, reply.records))
         _check_noise(reply)
     elif isinstance(order, SumsOrder) and isinstance(reply, Sums):
-        (_check_mixtures if order.sends == "mixtures" else _check_sums)(order, reply, max_records)
+        check_sums = _check_mixtures if order.sends == "mixtures" else _check_sums
+        check_sums(order, reply, max_records)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
-        if reply.round != order.round:
-            raise InvalidReplyError(f"answers round {reply.round}, not {order.round}")
-        if not np.isfinite(reply.loss):
-            raise InvalidReplyError(f"its training diverged: the loss is {reply.loss}")
-        if not 0 <= reply.seconds < math.inf:
-            raise InvalidReplyError(f"claims to have trained for {reply.seconds} s")
-        if not (0 <= reply.noise < 2.0**60 and 0 < reply.rate <= 1 and 0 <= reply.steps <= MAX_STEPS):
-            raise InvalidReplyError("the noise it states for its training is out of range")
         validate_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
-        _check_ensemble(order, reply.ensemble)
-    else:
-        raise InvalidReplyError(f"sends a {type(reply).__name__} for a {type(order).__name__}")
-
-
-def max_reply_bytes(order: Order) -> int:
-    """The bytes that an honest reply to an order has at most: the shapes of its arrays are known beforehand."""
-    if isinstance(order, SumOrder):
-        return REPLY_OVERHEAD + SUM_REPLY_BYTES * 2 * len(SumTerms.from_json(order.sum).sites)
-    if order.sum:
-        arrays = 8 * SumTerms.from_json(order.sum).length
-    elif isinstance(order, PrepareOrder):
-        arrays = 8 * order.size
-    elif isinstance(order, SumsOrder):
-        shapes = sums_shapes(order.classes, order.width, order.sends)
-        arrays = 8 * sum(math.prod(shape) for shape in shapes.values())
-    else:
-        beside = 1 if order.method in METHODS else 3  # models that a method sends beside the trained one
-        arrays = (1 + beside) * sum(array.nbytes for array in order.weights.values())
-        arrays += 8 * (order.classes + 2) * Teaching.from_json(order.teaching).examples if order.teaching else 0
-    return arrays + arrays // 16 + REPLY_OVERHEAD
-
-
-def _check_secure(order: DataOrder | SumOrder, reply: Answer) -> None:
-    """A masked vector is as good as random: beside its form, there is nothing that a server could check."""
-    if isinstance(order, SumOrder) and isinstance(reply, SumReply):
-        small = all(array.dtype == np.uint8 and array.nbytes <= MAX_SUM_BYTES for array in reply.arrays.values())
-        if reply.step != order.step or not small or len(reply.arrays) > 2 * len(SumTerms.from_json(order.sum).sites):
-            raise InvalidReplyError(f"does not answer {order.step!r} of the secure sum")
-    elif isinstance(reply, Masked) and not isinstance(order, SumOrder):
-        _check_account(reply.account)
-        vector, length = reply.arrays.get("masked"), SumTerms.from_json(order.sum).length
-        if len(reply.arrays) != 1 or vector is None or vector.dtype != np.uint64 or vector.shape != (length,):
-            raise InvalidReplyError(f"its masked vector is not one of {length} integers")
-    else:
-        raise InvalidReplyError(f"sends a {type(reply).__name__} in a secure sum")
+        _check_ensemble(reply.ensemble)
 
 
 def untrained(order: TrainOrder, reply: Update) -> Arrays:
@@ -137,12 +88,9 @@ def max_release_norm(bound: Bound, scale: float, size: int) -> float:
 
 def _check_account(text: str) -> None:
     """A client may understate what it spent, to its own harm alone; but the values must be valid."""
-    try:
-        account = Account.from_json(text)
-        in_range = account.epsilon >= 0 and 0 < account.delta < 1 and 0 <= account.entries < 2**40
-        known = account.adjacency in UNIT_SENSITIVITY and account.unit in UNITS and len(account.signature) <= 64
-    except (ValueError, TypeError) as error:
-        raise InvalidReplyError("the account that it gives of its privacy is not one") from error
+    account = Account.from_json(text)
+    in_range = account.epsilon >= 0 and 0 < account.delta < 1 and 0 <= account.entries < 2**40
+    known = account.adjacency in UNIT_SENSITIVITY and account.unit in UNITS and len(account.signature) <= 64
     if not (in_range and known):
         raise InvalidReplyError("the account that it gives of its privacy is out of range")
 
@@ -163,16 +111,13 @@ def validate_weights(sent: Arrays, received: Arrays) -> None:
             raise InvalidReplyError(f"{name} has norm {size:.3g}; more than {limit:.3g} is not believed")
 
 
-def _check_ensemble(order: TrainOrder, ensemble: Arrays) -> None:
-    """A client's half of the ensemble: weights in (0, 1], and logits that `Ensemble.of` would take."""
-    size = Teaching.from_json(order.teaching).examples if order.teaching else 0
-    shapes = {"logits": (size, order.classes), "mass": (size,), "squares": (size,)} if order.teaching else {}
-    integers = all(array.dtype == np.int64 for array in ensemble.values())
-    if not integers or {name: array.shape for name, array in ensemble.items()} != shapes:
-        raise InvalidReplyError(f"its half of the ensemble should be 64-bit integers of the shapes {shapes}")
-    if not shapes:
+def _check_ensemble(ensemble: Arrays) -> None:
+    """Check a client's part of the ensemble: weights in (0, 1], and logits that `Ensemble.of` would take."""
+    if not ensemble:
         return
-    logits, mass, squares = (ensemble[name] for name in shapes)
+    logits = ensemble["logits"]
+    mass = ensemble["mass"]
+    squares = ensemble["squares"]
     limit = 2 ** (58 - ENSEMBLE_BITS)
     if mass.min() < 1 or mass.max() > 2**ENSEMBLE_BITS or squares.min() < 0 or (squares > mass).any():
         raise InvalidReplyError("its teacher weights do not lie above 0 and at most at 1")
@@ -182,11 +127,9 @@ def _check_ensemble(order: TrainOrder, ensemble: Arrays) -> None:
 
 def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
     """Counts of its records, and sums that rows of features can have: by Cauchy-Schwarz (Σ ψ)² ≤ n Σ ψ²."""
-    arrays, shapes = reply.arrays, sums_shapes(order.classes, order.width, order.sends)
-    integers = all(array.dtype == np.int64 for array in arrays.values())
-    if not integers or {name: array.shape for name, array in arrays.items()} != shapes:
-        raise InvalidReplyError(f"its sums should be 64-bit integers of the shapes {shapes}")
-    counts, account = arrays["counts"], Account.from_json(reply.account)
+    arrays = reply.arrays
+    counts = arrays["counts"]
+    account = Account.from_json(reply.account)
     counted = (account.adjacency, account.unit) == ("replace-one", "record")  # else the size is declared, or of persons
     most = reply.records if counted else max_records
     if counts.min() < 0 or (counts % 2**SUM_BITS).any() or not 1 <= int(counts.sum()) >> SUM_BITS <= most:
@@ -213,19 +156,13 @@ def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
 
 def _check_mixtures(order: SumsOrder, reply: Sums, max_records: int) -> None:
     """Gaussians of one class each, with counts of at most its records, and moments that features can have."""
-    arrays, classes, width = reply.arrays, order.classes, order.width
-    rows = len(arrays["counts"]) if "counts" in arrays and arrays["counts"].ndim else 0
-    shapes = {"counts": (rows, classes), "means": (rows, width), "variances": (rows, width)}
-    floats = all(array.dtype == np.float32 for array in arrays.values())
-    most = MOST_COMPONENTS * classes
-    if not floats or not 1 <= rows <= most or {name: array.shape for name, array in arrays.items()} != shapes:
-        raise InvalidReplyError(f"its mixtures should be 32-bit floats of 1 to {most} Gaussians, in shapes {shapes}")
-    counts, means, variances = (arrays[name].astype(np.float64) for name in shapes)
-    if not all(np.isfinite(values).all() for values in (counts, means, variances)) or variances.min() < 0:
-        raise InvalidReplyError("its mixtures are not finite, or have negative variances")
-    if counts.min() < 0 or ((counts > 0).sum(axis=1) != 1).any() or not counts.sum() <= max_records * (1 + 1e-4):
+    counts = reply.arrays["counts"].astype(np.float64)
+    means = reply.arrays["means"].astype(np.float64)
+    variances = reply.arrays["variances"].astype(np.float64)
+    if ((counts > 0).sum(axis=1) != 1).any() or not counts.sum() <= max_records * (1 + 1e-4):
         raise InvalidReplyError(f"its counts are not those of one class for each Gaussian, of {max_records} at most")
-    size, limit = float((np.square(means) + variances).sum(axis=1).max()), NORM_FACTOR * width
+    size = float((np.square(means) + variances).sum(axis=1).max())
+    limit = NORM_FACTOR * order.width
     if order.standardisation and size > limit:
         raise InvalidReplyError(f"its features have a squared norm of {size:.3g}; {limit:.3g} is the limit")
 
@@ -239,13 +176,10 @@ def _norm(array: NDArray[Any]) -> float:
 def _check_release(order: PrepareOrder, reply: Release) -> None:
     if reply.scorer != order.scorer:
         raise InvalidReplyError(f"its release was made by the scorer {reply.scorer!r}")
-    values = reply.arrays.get("values")
-    if set(reply.arrays) != {"values"} or values is None or values.dtype != np.int64 or values.shape != (order.size,):
-        raise InvalidReplyError(f"its release is not one vector of {order.size} integers")
-    if not all(0 < number < 2.0**60 for number in (reply.scale, reply.sensitivity, reply.step, reply.epsilon)):
-        raise InvalidReplyError("the noise, the sensitivity or the budget it states is not a positive number")
-    if reply.adjacency not in UNIT_SENSITIVITY or reply.calibration not in CALIBRATIONS or not 0 < reply.delta < 1:
-        raise InvalidReplyError("the budget it states is out of range")
+    if reply.adjacency not in UNIT_SENSITIVITY:
+        raise InvalidReplyError(f"states its budget for the adjacency {reply.adjacency!r}, which is not known")
+    if reply.calibration not in CALIBRATIONS:
+        raise InvalidReplyError(f"states its budget for the calibration {reply.calibration!r}, which is not known")
 
 
 def _check_bound(reply: Release, bound: Bound) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedaux.config.methods import find_method
 from fedaux.config.parsing import require, require_choice
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.methods.contribution import FixedSum
 from fedaux.methods.hooks import Hooks, hooks_of
 
@@ -271,14 +271,3 @@ def _symmetric(triangle: Matrix, width: int) -> Matrix:
     matrix = np.zeros((width, width))
     matrix[np.triu_indices(width)] = triangle
     return matrix + np.triu(matrix, 1).T
-
-
-def sums_shapes(classes: int, width: int, sends: str) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays of `FeatureSums.to_arrays`."""
-    shapes: dict[str, tuple[int, ...]] = {"class_sums": (classes, width), "counts": (classes,)}
-    triangle = width * (width + 1) // 2
-    if sends == "moments":
-        shapes["moments"] = (triangle,)
-    elif sends == "moments-per-class":
-        shapes["class_moments"] = (classes, triangle)
-    return shapes

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from fedaux.core.arrays import Arrays, ArrayTree
 from fedaux.core.io import temporary_array
-from fedaux.core.messages import Arrays, ArrayTree
 
 WEIGHT_BITS = 26  # 1.5e-8 a step before the division by Σ n; room for Σ n·|θ| up to 7e10
 ENSEMBLE_BITS = 40  # 1e-12 a step, well below the smallest teacher weight, room for Σ s·|f| up to 8e6

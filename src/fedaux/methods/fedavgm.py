@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedaux.config.parsing import require
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.methods.hooks import Hooks, Vector
 
 

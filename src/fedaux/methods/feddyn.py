@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedaux.config.parsing import require
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.methods.hooks import ClientUpdate, Hooks, LocalWork, Vector
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class FedDyn(Hooks):
     weighted = False
+    keeps_state = True
     half_precision = False  # h/α multiplies the rounding of what clients send
     alpha: float = 0.1  # α: how strongly a client is held to the model it received
 

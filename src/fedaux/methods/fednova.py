@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.methods.hooks import ClientUpdate, Hooks, LocalWork, Vector
 
 

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.parsing import require
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.core.rng import derive_seed, numpy_stream
+from fedaux.messages.replies import MOST_COMPONENTS
 from fedaux.methods.analytic_heads import AnalyticHead, Head, PublicCovariance
 from fedaux.methods.gaussian_head import train_head, with_prior
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from fedaux.models import HeadFeatures
 
 FLOOR = 1e-3  # least variance of a standardised feature
-MOST_COMPONENTS = 50
 ITERATIONS = 50  # of expectation maximisation, at most
 
 

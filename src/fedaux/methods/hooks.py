@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.methods import find_method
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,6 +54,7 @@ class Hooks:
     weighted = True  # clients count in proportion to their records in all means; False: all equally
     optimizers = OPTIMIZERS  # local optimisers that the method is meant for
     half_precision = True  # whether what clients send survives federation.precision = "float16"
+    keeps_state = False  # whether `client_update` returns state: no secure sums then, for states can differ by site
     computes_head = False  # whether it is an `AnalyticHead`, which computes a head from sums of features
 
     def server_state(self, theta: Vector) -> Arrays:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedaux.config.parsing import require
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.methods.fednova import accumulated
 from fedaux.methods.hooks import ClientUpdate, Hooks, LocalWork, Vector
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Scaffold(Hooks):
     weighted = False
+    keeps_state = True
     optimizers = ("sgd",)
     server_lr: float = 1.0  # η_g
 

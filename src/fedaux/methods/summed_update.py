@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.methods import find_method
-from fedaux.core.messages import Arrays, Teaching, TrainOrder, Update
+from fedaux.core.arrays import Arrays
+from fedaux.messages import TrainOrder, Update
+from fedaux.messages.replies import ensemble_shapes
 from fedaux.methods.contribution import WEIGHT_BITS, Contribution, Ensemble, FixedSum, ModelSum
 from fedaux.methods.hooks import Hooks, LocalWork, with_extra
 
@@ -47,9 +49,7 @@ def update_shapes(order: TrainOrder, hooks: Hooks) -> Shapes:
     if find_method(order.method).teachers == "bayesian":
         shapes["squares"] = start.shape
     if order.teaching:
-        size = Teaching.from_json(order.teaching).examples
-        ensemble = {"logits": (size, order.classes), "mass": (size,), "squares": (size,)}
-        shapes |= {f"{_ENSEMBLE}{name}": shape for name, shape in ensemble.items()}
+        shapes |= {f"{_ENSEMBLE}{name}": shape for name, shape in ensemble_shapes(order).items()}
     return shapes
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedaux.config.methods import Method
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.data.records import Records
 from fedaux.methods.contribution import ModelSum
 from fedaux.methods.hooks import without_extra

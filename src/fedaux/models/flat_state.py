@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "parameters": np.dtype(np.float32),

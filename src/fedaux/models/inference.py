@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedaux.core.arrays import Arrays
 from fedaux.core.io import temporary_array
-from fedaux.core.messages import Arrays
 from fedaux.data.records import Records, is_text
 from fedaux.models.compute import compute_of, forward
 from fedaux.models.flat_state import flatten_state

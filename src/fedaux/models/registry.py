@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.arrays import Arrays
 from fedaux.core.errors import Exit, FedauxError, import_function, unknown_name, user_code
-from fedaux.core.messages import Arrays
 from fedaux.core.rng import seeded_torch
 from fedaux.models.compute import compute_of, place
 

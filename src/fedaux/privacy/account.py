@@ -1,11 +1,14 @@
 """A client's privacy account on its own disk: every release and every round of private training, ever.
 
-Each is entered before a record is read. The client composes all entries, and refuses any that would exceed its owner's
-ε. A vault holds
+Each is entered before anything that leaves is computed from a record. The client composes all entries, and refuses any
+that would exceed its owner's ε. A vault holds
 
     account.jsonl   the adjacency and the unit of the promise, then one line for each entry; lines are only ever added
     account.key     signs the number of entries: the server keeps the signature, and shows it with every order
-    release-*.json  each release, stored before it is sent
+    release-*.json  each release, stored before it is sent (`client.answers`)
+
+An answer is stored first, and then its entry is closed by a line with its hash. Only an answer that such a line vouches
+for is sent. So what was stored without one can never leave beside the answer that its entry has paid for.
 """
 
 from __future__ import annotations
@@ -23,13 +26,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-
-import numpy as np
+from typing import TypeVar
 
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
+from fedaux.core.accounts import Account
 from fedaux.core.io import locked, write_atomically
-from fedaux.core.messages import Account, Release
 from fedaux.privacy.accounting import BudgetError, Mechanism, round_up, total_epsilon, training_noise_multiplier
 from fedaux.privacy.units import NEIGHBOURS
 
@@ -40,6 +42,7 @@ TRAINING = "training "  # begins the request of a round of private training
 SUMMED = "secure sum "  # is in the request of a site's part in a secure sum
 _NO_COST = 2.0**30  # noise of a lost entry if nothing was left of the budget
 _NOISE_SLACK = 0.995  # of the noise of lost entries that would just use up the total, so that nothing is left of it
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -48,7 +51,7 @@ class Entry:
     """One release or one round of private training; `request` is a hash of what was asked for.
 
     The fields are those of a `Mechanism` under the names that the file uses. An entry without steps costs nothing: it
-    closes the one above it, whose answer is stored and may be sent, or was drawn and lost.
+    closes the one above it: `answer` is the hash of what may be sent, or "" if what was drawn is lost.
     """
 
     request: str
@@ -58,6 +61,7 @@ class Entry:
     size: int
     grid: float
     unsafe: bool  # noise from a known seed
+    answer: str = ""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -119,68 +123,65 @@ class BudgetStore:
 
     folder: Path
     privacy: PrivacyConfig
+    person: str = ""  # what a person is (`data.person`), where the unit of privacy is one
 
-    def release(
-        self,
-        request: str,
-        mechanism: Mechanism,
-        make: Callable[[], Release],
-        known_entries: int = 0,
-        signature: str = "",
-    ) -> Release:
-        """Return the stored release for this request, or a new one if the budget allows it.
-
-        Fresh noise for a repeated request could be averaged away; a release that is stored before it is sent cannot.
-        An attempt that fails half-way counts: its entry was written before `make` reads a record. It is resumed only at
-        the same noise: an order with a wrong size, settings that have changed since, or a release that was sent and
-        then lost from disk leads to a new entry.
-        """
-        with self._locked() as entries:
-            self._check_known(entries, known_entries, signature)
-            path = self.folder / f"release-{hashlib.sha256(request.encode()).hexdigest()[:24]}.json"
-            entry, earlier = self._entry(request, mechanism), [e for e in entries if e.request == request]
-            unsent = _unsent(earlier)
-            if not earlier or (not path.exists() and entry not in unsent):
-                self._add(entries, entry, "another release is refused: ")
-                unsent.append(entry)
-            if not path.exists():
-                write_atomically(path, _serialize(make()), private=True)
-            if unsent:
-                self._append(replace(entry, steps=0))
-            return replace(_deserialize(path), account=self._account(self._read()).to_json())
-
-    def train(
+    def answer(
         self,
         request: str,
         path: Path,
         plan: Callable[[list[Entry]], Mechanism],
-        make: Callable[[Mechanism], bytes],
+        read: Callable[[], T],
+        draw: Callable[[Mechanism, T], bytes],
         known_entries: int = 0,
         signature: str = "",
-    ) -> None:
-        """Ensure that `path` holds the result of one round of private training: the stored one, or a new one.
+    ) -> bytes:
+        """Return the stored answer to a request, or enter it in the account, compute it and store it.
 
-        `plan` chooses the noise given all entries so far, the round is entered, and `make` trains. A process that was
-        killed in between has sent nothing: the same request continues at the noise of its entry. If `make` itself
-        fails, perhaps because of what it drew, its entry is closed, and another attempt makes another entry.
+        Fresh noise for a repeated request could be averaged away. An answer that is stored before it is sent cannot.
+
+        There is one rule for whatever goes wrong. An entry from which nothing has left serves the next attempt: that
+        of a process which was killed, or of an attempt that could not read its data or write its answer. If drawing
+        fails, perhaps because of what was drawn, the entry is spent. So is that of an answer which was stored and then
+        lost from the disk.
+
+        Args:
+            request: What is asked. The same request gets the same answer.
+            path: Where the answer is stored.
+            plan: Chooses the noise, given all entries that cost something.
+            read: Reads what the answer is made from. The request is in the account by then.
+            draw: Makes the answer from that, with noise.
+            known_entries: The number of entries that the server has heard of.
+            signature: This client's own signature of that number.
+
+        Returns:
+            The answer, which is on disk.
         """
         with self._locked() as entries:
             self._check_known(entries, known_entries, signature)
-            request, unsafe = TRAINING + request, self.privacy.unsafe_seed >= 0
+            unsafe = self.privacy.unsafe_seed >= 0
             earlier = [entry for entry in entries if entry.request == request and entry.unsafe == unsafe]
             unsent = _unsent(earlier)
-            if not earlier or not path.exists():
-                if not unsent:
-                    unsent = [self._entry(request, plan([entry for entry in entries if entry.steps > 0]))]
-                    self._add(entries, unsent[0], "training is refused: ")
-                try:
-                    content = make(unsent[0].mechanism)
-                except Exception:
-                    self._append(replace(unsent[0], steps=0))
-                    raise
-                write_atomically(path, content, private=True)
-            if unsent:
-                self._append(replace(unsent[0], steps=0))
+            stored = path.read_bytes() if earlier and path.exists() else None
+            if stored is not None and _hash(stored) in {entry.answer for entry in earlier}:
+                return stored
+            if stored is not None and unsent:  # the process was killed before it could close the entry
+                self._append(replace(unsent[0], steps=0, answer=_hash(stored)))
+                return stored
+            before = [entry for entry in entries if entry.steps > 0 and all(entry is not other for other in unsent)]
+            entry = self._entry(request, plan(before))
+            if entry not in unsent:
+                self._check_total(entries, entry)
+                path.unlink(missing_ok=True)  # what an older entry was for is not paid for by this one
+                self._append(entry)
+            data = read()
+            try:
+                content = draw(entry.mechanism, data)
+            except Exception:
+                self._append(replace(entry, steps=0))
+                raise
+            write_atomically(path, content, private=True)
+            self._append(replace(entry, steps=0, answer=_hash(content)))
+            return content
 
     def account(self) -> Account:
         """Return the current total. No folder is made for a client that never sent anything under noise."""
@@ -230,9 +231,11 @@ class BudgetStore:
             )
         create_key(self.folder)
 
-    def _add(self, entries: list[Entry], entry: Entry, refusal: str) -> None:
-        """Add an entry, if the owner's ε allows it."""
-        total, cap = self._total([*entries, entry]), self.privacy.epsilon_budget
+    def _check_total(self, entries: list[Entry], entry: Entry) -> None:
+        """Raise an error unless the owner's ε allows another entry."""
+        refusal = "training is refused: " if entry.trains else "another release is refused: "
+        total = self._total([*entries, entry])
+        cap = self.privacy.epsilon_budget
         if total > cap:
             raise BudgetError(
                 f"{refusal}with it, all that this client ever sent would cost ε = {round_up(total)} at δ = "
@@ -240,7 +243,6 @@ class BudgetStore:
                 f"{round_up(self._total(entries))}; every entry is in {self.folder / FILE}. Only the owner can allow "
                 "more, by privacy.epsilon_total in the settings."
             )
-        self._append(entry)
 
     def _append(self, entry: Entry) -> None:
         path = self.folder / FILE
@@ -253,7 +255,10 @@ class BudgetStore:
 
     @property
     def _header(self) -> dict[str, str]:
-        return {"adjacency": self.privacy.adjacency, "unit": self.privacy.unit}
+        header: dict[str, str] = {"adjacency": self.privacy.adjacency, "unit": self.privacy.unit}
+        if self.privacy.unit == "person" and self.person:
+            header["person"] = self.person
+        return header
 
     @contextmanager
     def _locked(self) -> Iterator[list[Entry]]:
@@ -263,10 +268,14 @@ class BudgetStore:
 
     def _read(self, repair: bool = True) -> list[Entry]:
         header, entries = read_account(self.folder, repair)
-        if header and header != self._header:
+        expected = self._header
+        if "person" not in header or "person" not in expected:  # of an older release, or read without settings
+            header = {name: value for name, value in header.items() if name != "person"}
+            expected = {name: value for name, value in expected.items() if name != "person"}
+        if header and header != expected:
             raise BudgetError(
-                f"{self.folder / FILE} was kept for {header}, the settings now say {self._header}: what one promise "
-                "cost cannot be expressed in terms of another. Set them back."
+                f"Cannot use the account {self.folder / FILE}: it was kept for {header}, and the settings now say "
+                f"{expected}. What one promise cost cannot be expressed in terms of another. Set them back."
             )
         return entries
 
@@ -276,19 +285,12 @@ def _unsent(entries: Sequence[Entry]) -> list[Entry]:
     return list(takewhile(lambda entry: entry.steps > 0, reversed(entries)))
 
 
+def _hash(answer: bytes) -> str:
+    return hashlib.sha256(answer).hexdigest()
+
+
 def _to_line(fields: Mapping[str, object]) -> bytes:
     return json.dumps(fields).encode() + b"\n"
-
-
-def _serialize(release: Release) -> bytes:
-    fields = {key: value for key, value in vars(release).items() if key not in ("arrays", "account")}
-    return json.dumps({**fields, "values": release.arrays["values"].tolist()}).encode()
-
-
-def _deserialize(path: Path) -> Release:
-    fields = json.loads(path.read_text(encoding="utf-8"))
-    values = np.asarray(fields.pop("values"), dtype=np.int64)
-    return Release(**fields, account="", arrays={"values": values})
 
 
 def create_key(folder: Path) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.errors import Exit, FedauxError, unknown_name
-from fedaux.core.messages import Release
+from fedaux.messages import Release
 from fedaux.privacy.mechanism import (
     GRID,
     MAX_EPSILON,
@@ -125,16 +125,6 @@ def plan_training(
     target = (privacy.epsilon_budget, privacy.delta, privacy.adjacency)
     noise_multiplier = training_noise_multiplier(*target, sample_rate, steps * rounds, parameters, before, previous)
     return Mechanism(noise_multiplier, sample_rate, steps, parameters)
-
-
-def shared_training_scale(privacy: PrivacyConfig, rounds: int, parameters: int, released: int, honest: int) -> float:
-    """The scale, in steps, of each site's share of the noise on a round's gradients, if `honest` sites add theirs.
-
-    The release of `released` integers and all rounds, each one step on all records, cost `epsilon_budget` together.
-    """
-    before, target = [release_mechanism(released, privacy)], (privacy.epsilon_budget, privacy.delta, privacy.adjacency)
-    noise = training_noise_multiplier(*target, 1.0, privacy.train_rounds or rounds, parameters, before)
-    return noise * GRID / math.sqrt(honest)
 
 
 def round_up(epsilon: float, digits: int = 3) -> str:

@@ -96,15 +96,6 @@ def train_private(
     descent.zero_grad()
 
 
-def noisy_gradient_sum(
-    model: Prototype, records: Records, units: Units, *, scale: float, clip: float, unsafe_seed: int = -1
-) -> GridVector:
-    """The sum of all units' clipped gradients plus noise of this scale, in steps: one site's part of a secure sum."""
-    replicas = _private_replicas(model, records, units, clip)
-    seeded = np.random.default_rng(unsafe_seed) if unsafe_seed >= 0 else None
-    return draw_noise(sum_clipped_gradients(replicas, records, units.rows, clip), scale, seeded)
-
-
 def _private_replicas(model: Prototype, records: Records, units: Units, clip: float) -> Replicas:
     """Validate that records can be computed one by one, and return copies of the model to do so in parallel."""
     validate_module(model, training=True)

@@ -1,6 +1,6 @@
 """A run's privacy statement: what leaves a client, what of it is covered at which (ε, δ), and what is not.
 
-`DISCLOSED_FIELDS` has every field of every reply; a test compares it with the message types. Clients keep the account
+What a field of a reply tells is declared with the reply (`messages.replies`). Clients keep the account
 (`privacy.account`): a reply that was lost on its way has cost its ε all the same, and only the client knows. The
 server's ledger composes nothing; it repeats the largest total that a client reported.
 """
@@ -11,124 +11,42 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
 from typing import Any
 
 from fedaux.config.sections import FederationConfig
-from fedaux.core.messages import Account, Hello, Masked, Release, SumReply, Sums, Update
+from fedaux.core.accounts import Account
 from fedaux.core.results import RoundResult
+from fedaux.messages import Consent, Disclosure, Hello, Masked, Release, SumReply, Sums, Update, fields_of
+from fedaux.messages.declaration import Answered
+from fedaux.messages.replies import COVERED, PUBLIC, SIDE_CHANNELS, SUMMED, UNPROTECTED
 from fedaux.privacy.accounting import round_up
 from fedaux.privacy.secure_sum import agreed_threshold
 from fedaux.privacy.units import NEIGHBOURS
 
 
-class Protection(Enum):
-    """Public is what follows from orders, settings and the account of earlier orders: no record influences it.
-
-    Hooks of a method see models and never a record (`methods.hooks`): what they send is post-processing, covered where
-    the model is. So are a model's logits on public data, weighted with what the server makes of the client's release;
-    in a secure sum a site weights them by its own class counts, and so methods that distil train without noise there.
-    """
-
-    PUBLIC = "public"
-    COVERED = "private, covered"
-    SUMMED = "private, seen in sums over sites"
-    UNPROTECTED = "private, NOT covered"
-
-
-PUBLIC, COVERED, SUMMED, UNPROTECTED = Protection
-
-
-@dataclass(frozen=True)
-class Disclosure:
-    """How a field is protected: `private` with `privacy.private_training`, `plain` without it."""
-
-    what: str
-    plain: Protection
-    private: Protection
-
-    @classmethod
-    def always(cls, what: str, protection: Protection) -> Disclosure:
-        return cls(what, protection, protection)
-
-
-_SIZE = Disclosure.always("number of records (persons) of a client; under add-remove the declared one", UNPROTECTED)
-_BUDGET = Disclosure.always("the noise and the budget behind it", PUBLIC)
-_ACCOUNT = Disclosure.always("the client's account: total ε, δ, entries", PUBLIC)
-_NAME = Disclosure.always("name of the client", PUBLIC)
-_SUM = Disclosure.always("keys, encrypted shares and signatures of secure sums", PUBLIC)
-
-DISCLOSED_FIELDS: dict[type, dict[str, Disclosure]] = {
-    Hello: {
-        "clients": Disclosure.always("names of the clients", PUBLIC),
-        "classes": Disclosure.always("declared classes", PUBLIC),
-        "speaks": Disclosure.always("version of messages", PUBLIC),
-        "versions": Disclosure.always("versions of fedaux, Flower and PyTorch", PUBLIC),
-    },
-    Release: {
-        "client": _NAME,
-        "scorer": _BUDGET,
-        "records": _SIZE,
-        "epsilon": _BUDGET,
-        "delta": _BUDGET,
-        "adjacency": _BUDGET,
-        "calibration": _BUDGET,
-        "sensitivity": _BUDGET,
-        "scale": _BUDGET,
-        "step": _BUDGET,
-        "unsafe": _BUDGET,
-        "account": _ACCOUNT,
-        "arrays": Disclosure.always("certainty scores", COVERED),
-    },
-    Sums: {
-        "client": _NAME,
-        "records": _SIZE,
-        "account": _ACCOUNT,
-        "arrays": Disclosure.always("sums of features per class, or of their products too", UNPROTECTED),
-    },
-    SumReply: {
-        "client": _NAME,
-        "step": _SUM,
-        "arrays": _SUM,
-    },
-    Masked: {
-        "client": _NAME,
-        "account": _ACCOUNT,
-        "arrays": Disclosure.always("releases, sums of features, or models with their sizes and losses", SUMMED),
-    },
-    Update: {
-        "client": _NAME,
-        "round": Disclosure.always("number of the round", PUBLIC),
-        "records": _SIZE,
-        "loss": Disclosure("loss of local training (0 under private training)", UNPROTECTED, PUBLIC),
-        "seconds": Disclosure("seconds of local training (0 under private training)", UNPROTECTED, PUBLIC),
-        "noise": _BUDGET,
-        "rate": _BUDGET,
-        "steps": _BUDGET,
-        "account": _ACCOUNT,
-        "weights": Disclosure("local models", UNPROTECTED, COVERED),
-        "extra": Disclosure("what the method computes from local models: control variates, …", UNPROTECTED, COVERED),
-        "ensemble": Disclosure("logits of local models on public data (teachers.run_on)", UNPROTECTED, COVERED),
-    },
-}
-SIDE_CHANNELS = (  # observable, but no field of any message
-    Disclosure.always("when a reply arrives", UNPROTECTED),
-    Disclosure.always("whether the data could be read at all: one of five words instead of a reply", UNPROTECTED),
-)
-
-
-_SECURE = (SumReply, Masked)
-
-
 def disclosures(private_training: bool, sums: bool = False, secure: bool = False) -> list[tuple[str, str]]:
     """List what leaves a client and how it is protected, uncovered fields first; `sums`: whether sums are sent."""
-    sent = {Hello, *_SECURE} if secure else {Hello, Release, Update, *([Sums] if sums else [])}
-    kinds = [fields for kind, fields in DISCLOSED_FIELDS.items() if kind in sent]
-    every = [disclosure for fields in kinds for disclosure in fields.values()]
-    protections = {d.what: d.private if private_training else d.plain for d in (*every, *SIDE_CHANNELS)}
-    order = (UNPROTECTED, SUMMED, COVERED, PUBLIC)
-    return [(what, each.value) for each in order for what, protection in protections.items() if protection is each]
+    kinds: list[type] = [Hello, Consent]
+    if secure:
+        kinds += [SumReply, Masked]
+    else:
+        kinds += [Release, Update]
+        kinds += [Sums] if sums else []
+    told = [*disclosed_by(*kinds), *SIDE_CHANNELS]
+    protections = {item.what: item.private if private_training else item.plain for item in told}
+    return [
+        (what, protection.value)
+        for listed in (UNPROTECTED, SUMMED, COVERED, PUBLIC)
+        for what, protection in protections.items()
+        if protection is listed
+    ]
+
+
+def disclosed_by(*kinds: type) -> list[Disclosure]:
+    """Return what the fields of these replies tell, as they are declared."""
+    marks = [field.marks for kind in kinds for field in fields_of(kind)]
+    return [mark.disclosure for mark in marks if isinstance(mark, Answered)]
 
 
 _MODELS = "local models, their losses and training times are sent without differential privacy"

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from fedaux.config.sections import PrivacyConfig
+from fedaux.core.arrays import Arrays
 from fedaux.core.errors import unknown_name
-from fedaux.core.messages import Arrays, Release
+from fedaux.messages import Release
 
 UNIT_SENSITIVITY = {"replace-one": 2, "add-remove": 1}  # ℓ₂, of a sum of vectors of norm at most 1, one per record
 GRID = 2**30  # steps per unit: a quantised vector means `values / GRID`; squares fit 63 bits

@@ -3,14 +3,20 @@
 Bonawitz et al. 2017, "Practical secure aggregation for privacy-preserving machine learning", with the consistency
 check against a server that lies, over a complete graph of sites. Five messages a sum:
 
-0. keys: each site signs two fresh X25519 keys with the key that the roster has for it.
+0. keys: each site makes two fresh session keys, proves that it knows their private halves, and signs both with the key
+   that the roster has for it. What it signs names the order whose answers are summed, so that sites which were asked
+   different things are in different sums.
 1. shares: the key of its masks and the seed of its own mask, t-of-n by Shamir, encrypted for each other site.
-2. masked vector: x + PRG(own seed) ± PRG(secret of each pair) modulo 2⁶⁴. The pairs' masks cancel in the sum.
+2. masked vector: x + PRG(own seed) ± PRG(secret of each pair) modulo 2⁶⁴. The pairs' masks cancel in the sum. The
+   secret of a pair is derived from both names and both keys, so that a copied key gives other masks. All masks also
+   depend on the list of partners, so that a site whose vault was restored masks no two lists alike.
 3. consistency: each site signs the set of survivors that the server named, and no other set.
 4. unmasking: against t signatures of one set, shares of the seeds of survivors and of the keys of the lost; never both.
 
-What is proven: fewer than t sites together with the server learn the sum over the survivors and nothing else, if
-t > 2n/3 (two sets of t signers share an honest site, so a server cannot have two sets of survivors signed).
+Bonawitz et al. prove that fewer than t sites together with the server learn the sum over the survivors and nothing
+else, if t > 2n/3: two sets of t signers share an honest site, so a server cannot have two sets of survivors signed.
+This is a variant of their protocol. A symbolic model of it (tests/models) finds the two attacks on an earlier version,
+and none on this one within its bounds.
 
 Primitives are those of `cryptography`. Shamir is our own twenty lines: a library's combine one secret at a time, which
 takes minutes for 300 sites, while all secrets of a sum share their Lagrange coefficients.
@@ -29,18 +35,21 @@ from functools import cached_property
 import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from fedaux.core.messages import OrderError, SumTerms
+from fedaux.core.failures import OrderError
+from fedaux.messages import SumTerms
+from fedaux.privacy.curve25519 import KEY, KeyEncodingError, agreement_key, agreement_secret, public_key
 from fedaux.privacy.roster import simulated_key
 
 PRIME = 2**256 + 297  # the smallest above all secrets of 32 bytes
-KEY, SHARE, SIGNATURE = 32, 33, 64  # bytes of a secret, of a share of it, and of a signature
+SHARE = 33  # bytes of a share of a secret
+SIGNATURE = 64  # bytes
+NONCE = bytes(12)  # each key of a box encrypts one message
 LEAST_SITES, MOST_SITES = 3, 300  # of a sum: each pair of sites has a mask of its own
 ALL_BELOW = 6  # sites of which all are needed
 Vector = NDArray[np.uint64]
@@ -86,7 +95,7 @@ def sum_settings(terms: SumTerms, roster: Mapping[str, bytes] | None) -> SumSett
     if missing:
         raise SecureSumError(f"{', '.join(missing)} is not in this site's roster")
     keys = {name: known[name] for name in terms.sites}
-    purpose = json.dumps([terms.statistic, terms.attempt, terms.colluders, terms.scale])
+    purpose = json.dumps([terms.order, terms.attempt, terms.colluders, terms.scale])
     return SumSettings(terms.run, purpose, keys, terms.threshold, terms.length)
 
 
@@ -96,7 +105,7 @@ class SumSettings:
 
     Attributes:
         run: The run that the sum belongs to.
-        purpose: What is summed: one sum for each purpose of a run.
+        purpose: What is summed: the identity of the order, and which attempt this is.
         roster: The Ed25519 public key of each site, by name, as each site has it on its own disk.
         threshold: t, how many sites a sum needs.
         length: Of the vectors.
@@ -121,8 +130,13 @@ class SumSettings:
     def context(self) -> bytes:
         """Identifies the sum to the bit."""
         roster = [(name, self.roster[name].hex()) for name in sorted(self.roster)]
-        facts = ["fedaux secure sum 1", self.run, self.purpose, roster, self.threshold, self.length]
+        facts = ["fedaux secure sum 2", self.run, self.purpose, roster, self.threshold, self.length]
         return hashlib.sha256(json.dumps(facts).encode()).digest()
+
+    def has_room_for(self, vector: NDArray[np.int64]) -> bool:
+        """Whether the numbers are so small that the sum over all sites cannot overflow."""
+        limit = 2**63 // len(self.roster)
+        return bool(((-limit < vector) & (vector < limit)).all())
 
     def position(self, name: str) -> int:
         """From 1 on: the point at which a site's shares are evaluated."""
@@ -139,25 +153,58 @@ class SumSettings:
 
 @dataclass(frozen=True)
 class Keys:
-    """Step 0, from a site: its public keys for this sum."""
+    """Step 0, from a site: its session keys for this sum, with proofs that it knows their private halves."""
 
     sender: str
     mask_key: bytes
     share_key: bytes
+    mask_proof: bytes
+    share_proof: bytes
     signature: bytes
 
     def to_bytes(self) -> bytes:
-        return self.mask_key + self.share_key + self.signature
+        return self.mask_key + self.share_key + self.mask_proof + self.share_proof + self.signature
 
     @classmethod
     def from_bytes(cls, sender: str, text: bytes) -> Keys:
         """Read what `to_bytes` wrote."""
-        if len(text) != 2 * KEY + SIGNATURE:
+        lengths = [KEY, KEY, SIGNATURE, SIGNATURE, SIGNATURE]
+        if len(text) != sum(lengths):
             raise SecureSumError(f"the keys of {sender} are not of this protocol")
-        return cls(sender, text[:KEY], text[KEY : 2 * KEY], text[2 * KEY :])
+        parts = []
+        start = 0
+        for length in lengths:
+            parts.append(text[start : start + length])
+            start += length
+        return cls(sender, *parts)
 
     def signed(self, settings: SumSettings) -> bytes:
+        """Return what all three signatures sign: the sum, the site and both of its keys."""
         return b"keys" + settings.context + _text(self.sender) + self.mask_key + self.share_key
+
+    def check(self, settings: SumSettings) -> None:
+        """Raise a `SecureSumError` unless the site has signed these keys, knows them, and may use them."""
+        message = self.signed(settings)
+        settings.verify(self.sender, self.signature, message)
+        for key, proof in ((self.mask_key, self.mask_proof), (self.share_key, self.share_proof)):
+            check_possession(self.sender, key, proof, message)
+            check_encoding(self.sender, key)
+
+
+def check_possession(sender: str, key: bytes, proof: bytes, message: bytes) -> None:
+    """Raise a `SecureSumError` unless the proof is a signature by the private half of the key."""
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(proof, message)
+    except (InvalidSignature, ValueError) as error:
+        raise SecureSumError(f"{sender} does not prove that it knows the key that it sends") from error
+
+
+def check_encoding(sender: str, key: bytes) -> None:
+    """Raise a `SecureSumError` unless the key is canonical and of full order."""
+    try:
+        agreement_key(key)
+    except KeyEncodingError as error:
+        raise SecureSumError(f"a key of {sender} cannot be used: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -197,9 +244,14 @@ class SiteState:
 
     def begin(self, signing_key: Ed25519PrivateKey) -> Keys:
         """Step 0."""
-        public = [_public(X25519PrivateKey.from_private_bytes(key)) for key in (self.mask_key, self.share_key)]
-        keys = Keys(self.name, public[0], public[1], signature=b"")
-        return replace(keys, signature=signing_key.sign(keys.signed(self.settings)))
+        unsigned = Keys(self.name, public_key(self.mask_key), public_key(self.share_key), b"", b"", b"")
+        message = unsigned.signed(self.settings)
+        return replace(
+            unsigned,
+            mask_proof=Ed25519PrivateKey.from_private_bytes(self.mask_key).sign(message),
+            share_proof=Ed25519PrivateKey.from_private_bytes(self.share_key).sign(message),
+            signature=signing_key.sign(message),
+        )
 
     def share(self, keys: Iterable[Keys]) -> tuple[SiteState, dict[str, bytes]]:
         """Step 1: (the next state, for each other site its encrypted shares of this site's secrets)."""
@@ -207,10 +259,10 @@ class SiteState:
         settings, found = self.settings, {one.sender: one for one in keys}
         self._enough(found)
         for one in found.values():
-            settings.verify(one.sender, one.signature, one.signed(settings))
+            one.check(settings)
         public = [key for one in found.values() for key in (one.mask_key, one.share_key)]
         self._require(len(set(public)) == len(public), "two sites have the same key")
-        own = [_public(X25519PrivateKey.from_private_bytes(key)) for key in (self.mask_key, self.share_key)]
+        own = [public_key(self.mask_key), public_key(self.share_key)]
         mine = found.get(self.name)
         self._require(mine is not None and [mine.mask_key, mine.share_key] == own, "this site's own keys are missing")
         points = {name: settings.position(name) for name in found}
@@ -219,23 +271,26 @@ class SiteState:
         sealed = {name: state._seal(name, of_key[name] + of_seed[name]) for name in found if name != self.name}
         return state, sealed
 
-    def mask(self, sealed: Mapping[str, bytes], vector: NDArray[np.int64]) -> tuple[SiteState, Vector]:
-        """Step 2: (the next state, this site's vector under its masks). `sealed` are shares that others sent to it."""
+    def accept(self, sealed: Mapping[str, bytes]) -> SiteState:
+        """Step 2, first half: the state with the shares that others have sent to this site; their senders mask too."""
         self._require(bool(self.keys) and len(self.shares) == 1, "a masked vector was asked for out of turn")
         self._require(set(sealed) <= set(self.keys) - {self.name}, "shares came from sites that have sent no keys")
-        partners = sorted({*sealed, self.name})
-        self._enough(partners)
-        self._require(vector.shape == (self.settings.length,), f"the sum is of {self.settings.length} numbers")
-        limit = 2**63 // len(self.settings.roster)
-        self._require(
-            bool(((-limit < vector) & (vector < limit)).all()), "a number is so large that the sum could overflow"
-        )
+        self._enough({*sealed, self.name})
         opened = {name: self._open(name, box) for name, box in sealed.items()}
-        total = vector.astype(np.uint64) + keystream(self.seed, self.settings.length)
-        for other in partners:
+        return replace(self, shares={**self.shares, **opened})
+
+    def mask(self, vector: NDArray[np.int64]) -> Vector:
+        """Step 2, second half: this site's vector under its masks, after `accept`."""
+        self._require(len(self.shares) > 1, "a masked vector was asked for out of turn")
+        self._require(vector.shape == (self.settings.length,), f"the sum is of {self.settings.length} numbers")
+        self._require(self.settings.has_room_for(vector), "a number is so large that the sum could overflow")
+        partners = partners_info(self.settings, self.keys, self.shares)
+        total = vector.astype(np.uint64) + keystream(derive(self.seed, b"own" + partners), self.settings.length)
+        for other in sorted(self.shares):
             if other != self.name:
-                add_pair_mask(total, self._pair_secret(other), self.name, other)
-        return replace(self, shares={**self.shares, **opened}), total
+                secret = pair_secret(self.mask_key, self.keys[self.name], self.keys[other], partners)
+                add_pair_mask(total, secret, self.name, other)
+        return total
 
     def agree(self, survivors: Iterable[str], signing_key: Ed25519PrivateKey) -> tuple[SiteState, bytes]:
         """Step 3: (the next state, this site's signature of the set of survivors). It signs one set only."""
@@ -266,26 +321,23 @@ class SiteState:
         count = len(set(names))
         self._require(count >= self.settings.threshold, f"{count} sites are left, {self.settings.threshold} are needed")
 
-    def _pair_secret(self, other: str) -> bytes:
-        return pair_secret(self.settings, self.mask_key, self.keys[other].mask_key)
-
-    def _box(self, other: str) -> ChaCha20Poly1305:
-        shared = X25519PrivateKey.from_private_bytes(self.share_key).exchange(
-            X25519PublicKey.from_public_bytes(self.keys[other].share_key)
-        )
-        return ChaCha20Poly1305(derive(shared, b"share" + self.settings.context))
-
     def _seal(self, to: str, message: bytes) -> bytes:
-        return self._box(to).encrypt(_direction(self.name, to), message, _address(self.settings, self.name, to))
+        address = share_info(self.settings, self.keys[self.name], self.keys[to])
+        return self._box(to, address).encrypt(NONCE, message, address)
 
     def _open(self, sender: str, box: bytes) -> bytes:
-        address = _address(self.settings, sender, self.name)
+        address = share_info(self.settings, self.keys[sender], self.keys[self.name])
         try:
-            message = self._box(sender).decrypt(_direction(sender, self.name), box, address)
+            message = self._box(sender, address).decrypt(NONCE, box, address)
         except InvalidTag as error:
             raise SecureSumError(f"{self.name} refuses: shares of {sender} were altered on their way") from error
         self._require(len(message) == 2 * SHARE, f"shares of {sender} are not of this protocol")
         return message
+
+    def _box(self, other: str, address: bytes) -> ChaCha20Poly1305:
+        """Return the box for the one message between two sites in one direction, which `address` names."""
+        shared = agreement_secret(self.share_key).exchange(agreement_key(self.keys[other].share_key))
+        return ChaCha20Poly1305(derive(shared, address))
 
 
 def new_site(settings: SumSettings, name: str) -> SiteState:
@@ -315,17 +367,19 @@ def unmasked_sum(
         raise SecureSumError(f"{len(replies)} sites answered the last step, {settings.threshold} are needed")
     used = sorted(replies, key=lambda one: settings.position(one.sender))[: settings.threshold]
     weights = lagrange_weights([settings.position(one.sender) for one in used])
+    partners = partners_info(settings, keys, sharing)
     total = np.zeros(settings.length, np.uint64)
     for vector in masked.values():
         total += vector
     for name in masked:
-        total -= keystream(combine([one.seeds[name] for one in used], weights), settings.length)
+        seed = combine([one.seeds[name] for one in used], weights)
+        total -= keystream(derive(seed, b"own" + partners), settings.length)
     for name in sorted(set(sharing) - set(masked)):
         secret = combine([one.mask_keys[name] for one in used], weights)
-        if _public(X25519PrivateKey.from_private_bytes(secret)) != keys[name].mask_key:
+        if public_key(secret) != keys[name].mask_key:
             raise SecureSumError(f"the shares of {name} do not add up to its key: a site has sent a wrong one")
         for other in masked:  # the masks that survivors share with who is lost
-            add_pair_mask(total, pair_secret(settings, secret, keys[other].mask_key), name, other)
+            add_pair_mask(total, pair_secret(secret, keys[name], keys[other], partners), name, other)
     return total.view(np.int64)
 
 
@@ -335,10 +389,31 @@ def survivors_signed(settings: SumSettings, keys: Mapping[str, Keys], names: Nam
     return b"survivors" + settings.context + json.dumps(sorted(names)).encode() + fresh
 
 
-def pair_secret(settings: SumSettings, private: bytes, public: bytes) -> bytes:
-    """The same for both sites of a pair."""
-    shared = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
-    return derive(shared, b"mask" + settings.context)
+def partners_info(settings: SumSettings, keys: Mapping[str, Keys], sharing: Iterable[str]) -> bytes:
+    """Return what binds masks to the sum, and to the names and keys of all sites that mask with each other."""
+    info = hashlib.sha256(settings.context)
+    for name in sorted(sharing):
+        info.update(_text(name) + keys[name].mask_key + keys[name].share_key)
+    return info.digest()
+
+
+def pair_secret(private: bytes, own: Keys, other: Keys, partners: bytes) -> bytes:
+    """Return the secret of a pair's masks, the same for both sites: `private` is that of `own`."""
+    shared = agreement_secret(private).exchange(agreement_key(other.mask_key))
+    return derive(shared, mask_info(own, other, partners))
+
+
+def mask_info(own: Keys, other: Keys, partners: bytes) -> bytes:
+    """Return what binds a pair's masks to the names and keys of the pair, and to the sum with all of its sites."""
+    first, second = sorted((own, other), key=lambda keys: keys.sender)
+    names = _text(first.sender) + _text(second.sender)
+    return b"mask" + partners + names + first.mask_key + second.mask_key
+
+
+def share_info(settings: SumSettings, sender: Keys, to: Keys) -> bytes:
+    """Return what binds an encrypted share to the sum, and to the names and keys of its sender and its receiver."""
+    names = _text(sender.sender) + _text(to.sender)
+    return b"share" + settings.context + names + sender.share_key + to.share_key
 
 
 def add_pair_mask(total: Vector, secret: bytes, site: str, other: str) -> None:
@@ -393,19 +468,6 @@ def combine(shares: Sequence[bytes], weights: Sequence[int]) -> bytes:
     return value.to_bytes(KEY, "big")
 
 
-def _public(key: X25519PrivateKey) -> bytes:
-    return key.public_key().public_bytes_raw()
-
-
 def _text(name: str) -> bytes:
     encoded = name.encode()
     return len(encoded).to_bytes(4, "big") + encoded
-
-
-def _address(settings: SumSettings, sender: str, to: str) -> bytes:
-    return settings.context + _text(sender) + _text(to)
-
-
-def _direction(sender: str, to: str) -> bytes:
-    """The nonce: a pair has one key for one message each way."""
-    return bytes(11) + (b"\0" if sender < to else b"\1")

@@ -10,20 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fedaux.config.schema import Config
+from fedaux.core.accounts import Account
 from fedaux.core.event_log import EventLog
-from fedaux.core.messages import (
-    Account,
-    Failure,
-    Federation,
-    Order,
-    PrepareOrder,
-    Reply,
-    Subtotal,
-    SumOrder,
-    SumReply,
-    SumsOrder,
-    TrainOrder,
-)
+from fedaux.core.failures import Failure
 from fedaux.core.progress import (
     Notice,
     OnProgress,
@@ -37,6 +26,19 @@ from fedaux.core.progress import (
     each_of,
 )
 from fedaux.core.timing import payload_bytes
+from fedaux.messages import (
+    Consent,
+    Federation,
+    Order,
+    PlanOrder,
+    PrepareOrder,
+    Reply,
+    Subtotal,
+    SumOrder,
+    SumReply,
+    SumsOrder,
+    TrainOrder,
+)
 from fedaux.report.progress import describe
 from fedaux.runs.status import outcome_of, status_file
 
@@ -55,6 +57,9 @@ class ReportingFederation:
         """All orders of one call are of one kind."""
         if not orders:
             return
+        if isinstance(orders[0], PlanOrder):  # before the run: its answers are notices
+            yield from self.federation.ask(orders)
+            return
         task, round_, done = TASKS[type(orders[0])], getattr(orders[0], "round", None), 0
         clients = tuple(order.client for order in orders)
         self.on_progress(OrdersSent(task, round_, clients, sum(map(payload_bytes, orders))))
@@ -62,7 +67,7 @@ class ReportingFederation:
             if not isinstance(reply, Subtotal):  # which is no client's
                 done += 1
                 size, failure = payload_bytes(reply), reply if isinstance(reply, Failure) else None
-                account = None if isinstance(reply, Failure | SumReply) else Account.from_json(reply.account)
+                account = None if isinstance(reply, Failure | SumReply | Consent) else Account.from_json(reply.account)
                 self.on_progress(ReplyReceived(task, round_, reply.client, size, account, failure, done, len(clients)))
             yield reply
             del reply  # the next one is waited for without it

@@ -19,7 +19,6 @@ from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
 from fedaux.core import here
 from fedaux.core.io import cache_folder
-from fedaux.core.messages import Federation
 from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, each_of, no_progress, report_to
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
@@ -28,6 +27,7 @@ from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import SIMULATED
 from fedaux.flower.stacked_heads import StackedFederation, can_batch_heads
+from fedaux.messages import Federation
 from fedaux.models import flatten_state
 from fedaux.pretraining.trainer import linear_probe
 from fedaux.privacy.mechanism import Bounds

@@ -31,7 +31,7 @@ def main(config: Config, folder: Path, connect: Connect) -> None:
             state = stored_state(config, folder)
             server = make_server(config, on_progress, state=state)
             if config.federation.registered_only:  # names that mean the same sites in every run
-                server = server.with_accounts(folder.parent / ACCOUNTS)
+                server = server.with_accounts(accounts_file(folder))
             result = run_in_folder(folder, server, connect(server), state, lock=lock)
         for path in write_models(result.state, folder / "model"):
             print(f"model: {path}", flush=True)
@@ -39,6 +39,11 @@ def main(config: Config, folder: Path, connect: Connect) -> None:
         for text in result.warnings:
             print(f"warning: {text}", flush=True)
     print(f"accuracy {result.accuracy:.4f}. Privacy: {result.statement}", flush=True)
+
+
+def accounts_file(folder: Path) -> Path:
+    """Return the file in which all runs of a deployment remember the sites' accounts, given the folder of one run."""
+    return folder.parent / ACCOUNTS
 
 
 app = server_app(main)

@@ -10,7 +10,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.core.messages import Arrays, OrderError, Release
+from fedaux.core.arrays import Arrays
+from fedaux.core.failures import OrderError
+from fedaux.messages import Release
 from fedaux.privacy.mechanism import Bounds, Summary
 
 Features = NDArray[np.floating]

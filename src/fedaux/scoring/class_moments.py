@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve
 
-from fedaux.core.messages import Arrays, OrderError, Release
+from fedaux.core.arrays import Arrays
+from fedaux.core.failures import OrderError
+from fedaux.messages import Release
 from fedaux.privacy.mechanism import GRID, Bound, Summary, continuous_multiplier, quantize, unit_rows
 from fedaux.scoring.base import Features, Labels, Reference, Shares, Vector, check_shapes
 from fedaux.scoring.embedding import (

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 from scipy.special import logsumexp
 
-from fedaux.core.messages import Arrays, Release
+from fedaux.core.arrays import Arrays
+from fedaux.messages import Release
 from fedaux.privacy.mechanism import GRID, UNIT_SENSITIVITY, Bound, Summary, max_norm, quantize, unit_rows
 from fedaux.privacy.per_record import project
 from fedaux.scoring.base import (

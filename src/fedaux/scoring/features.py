@@ -16,20 +16,12 @@ from numpy.lib import format as npy
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.arrays import Arrays, fingerprint_arrays
 from fedaux.core.cache import CacheKind
-from fedaux.core.messages import Arrays
 from fedaux.data.records import Records
 from fedaux.models import load_state
 from fedaux.models.compute import compute_of
-from fedaux.models.inference import (
-    Rows,
-    cached_fingerprint,
-    fingerprint,
-    fingerprint_arrays,
-    predict,
-    predict_batches,
-    stack_blocks,
-)
+from fedaux.models.inference import Rows, cached_fingerprint, fingerprint, predict, predict_batches, stack_blocks
 from fedaux.privacy import per_record
 
 CACHED = (

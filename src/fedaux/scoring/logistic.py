@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from fedaux.core.messages import Arrays, Release
+from fedaux.core.arrays import Arrays
+from fedaux.messages import Release
 from fedaux.privacy.mechanism import UNIT_SENSITIVITY, Bound, Summary, clip_rows
 from fedaux.scoring.base import (
     Features,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.privacy.mechanism import GRID, Summary, release, release_multiplier
 from fedaux.scoring.base import Features, Reference, Scorer, Vector
 

@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.sections import PrivacyConfig
+from fedaux.core.arrays import Arrays
 from fedaux.core.errors import SettingsError
-from fedaux.core.messages import Arrays, Release
+from fedaux.messages import Release
 from fedaux.privacy.mechanism import Summary, as_release, noise_scale
 from fedaux.scoring.base import Scorer, Vector
+
+_POOLED = "pooled."
 
 
 def shared_noise_scale(scorer: Scorer, public: Arrays, privacy: PrivacyConfig, honest: int) -> float:
@@ -48,8 +51,16 @@ class PooledWeights:
     label_of: Mapping[str, str]
 
     def broadcast(self, client: str) -> tuple[Arrays, Arrays]:
-        """(for all clients of a prototype, the fit of all of them together)."""
-        return self.fits[self.label_of[client]]
+        """(what all clients of a prototype are sent, nothing for a client alone): sites of a sum are asked the same."""
+        shared, pooled = self.fits[self.label_of[client]]
+        return {**shared, **{f"{_POOLED}{name}": values for name, values in pooled.items()}}, {}
+
+
+def split_fit(fit: Arrays) -> tuple[Arrays, Arrays]:
+    """Split what `PooledWeights.broadcast` has joined: (what all clients share, the fit of the pooled release)."""
+    pooled = {name.removeprefix(_POOLED): values for name, values in fit.items() if name.startswith(_POOLED)}
+    shared = {name: values for name, values in fit.items() if not name.startswith(_POOLED)}
+    return shared, pooled
 
 
 def own_fit(pooled: Arrays, records: Vector, labels: NDArray[np.int64]) -> Arrays:

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from fedaux.config.distillation import TeachersConfig
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.core.rng import numpy_stream
 from fedaux.data.partition import AuxSplit
 from fedaux.data.records import Indices, Records

@@ -14,9 +14,10 @@ import numpy as np
 from scipy.special import expit
 
 from fedaux.config.distillation import TeachersConfig
+from fedaux.core.arrays import Arrays
 from fedaux.core.io import temporary_array
-from fedaux.core.messages import Arrays, Release
 from fedaux.data.records import Indices, Records
+from fedaux.messages import Release
 from fedaux.models.inference import transform_rows
 from fedaux.scoring.base import Features, Fit, Fitted, PortableScorer, Reference, Scorer, Vector
 from fedaux.scoring.pooled import PooledWeights

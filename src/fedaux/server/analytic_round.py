@@ -12,9 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedaux.core.messages import Arrays, Failure, Release
+from fedaux.core.arrays import Arrays
+from fedaux.core.failures import Failure
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.core.timing import Costs
+from fedaux.messages import Release
 from fedaux.methods.analytic_heads import Head, Matrix, analytic_hooks, shrunk
 from fedaux.models import HeadFeatures, Prototype, flatten_state
 from fedaux.models.inference import Rows, transform_rows

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.schema import Config
+from fedaux.core.arrays import Arrays
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.messages import Arrays
 from fedaux.core.rng import torch_stream
 from fedaux.data.partition import batch_starts, batches, shuffled
 from fedaux.data.records import Records

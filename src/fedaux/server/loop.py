@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from fedaux.config.schema import Config
+from fedaux.core.accounts import Account
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.messages import Account, Failure, Federation, Subtotal, TrainOrder, Update
+from fedaux.core.failures import Failure
 from fedaux.core.progress import ReplyReceived, WorkProgress
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
+from fedaux.messages import Federation, Subtotal, TrainOrder, Update
 from fedaux.methods.summed_update import update_shapes, vector_length
-from fedaux.privacy.accounting import shared_training_scale
+from fedaux.server.agreement import agree_on_plan, show_to_others
 from fedaux.server.analytic_round import finish_round
 from fedaux.server.preparation import by_prototype, initial_state, prepare
 from fedaux.server.round import Round
@@ -46,10 +47,12 @@ def run(
             state = initial_state(server)  # P1
             save(state)
         embedding = server.restore(state)
+    agree_on_plan(server, federation, state)
     last = server.config.rounds if until is None else min(until, server.config.rounds)
     while state.round < last:
         wanted, chosen = sample(server.clients, server.config, state.round + 1)
         before = state
+        show_to_others(server, federation, chosen)
         state, failures = prepare(server, federation, state, chosen, embedding, costs)  # P2, P3
         if state is not before:
             save(state)
@@ -105,19 +108,13 @@ def train_securely(
 ) -> dict[str, Account]:
     """Add the secure sum of each prototype's updates (T1, T2); return the accounts of all that took part."""
     accounts: dict[str, Account] = {}
-    private, config = server.config.privacy.private_training, server.config
     for label, group in by_prototype(server, orders).items():
-        parameters = group[0].weights["parameters"].size
-        length = parameters if private else vector_length(update_shapes(group[0], server.hooks))
-        released = len(state.pooled[label].arrays["values"]) if private else 0
-        noise = partial(shared_training_scale, config.privacy, config.rounds, parameters, released) if private else None
-        total, failures = secure_total(server, state, federation, group, length, current.costs, noise)
+        length = vector_length(update_shapes(group[0], server.hooks))
+        total, failures = secure_total(server, state, federation, group, length, current.costs)
         current.failures += failures
-        if total is not None and private:
-            current.add_gradient(label, total, group[0], state.pooled[label].records)
-        elif total is not None:
+        if total is not None:
             current.add_sum(label, total, group[0])
-        accounts |= total.accounts if total is not None else {}
+            accounts |= total.accounts
     return accounts
 
 

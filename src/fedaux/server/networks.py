@@ -11,7 +11,7 @@ from scipy.special import softmax
 from torch import nn
 
 from fedaux.config.schema import Config
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.core.metrics import Evaluation
 from fedaux.core.rng import derive_seed
 from fedaux.data.records import Records

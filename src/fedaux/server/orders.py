@@ -12,9 +12,11 @@ from typing import Any
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
+from fedaux.core.accounts import Account
+from fedaux.core.arrays import Arrays
 from fedaux.core.io import write_atomically
-from fedaux.core.messages import Account, Arrays, PrepareOrder, SumsOrder, Teaching, TrainOrder
 from fedaux.core.rng import derive_seed
+from fedaux.messages import PrepareOrder, SumsOrder, Teaching, TrainOrder
 from fedaux.methods.hooks import Hooks, hooks_of
 from fedaux.models import published_weights, to_half
 from fedaux.scoring.base import Scorer
@@ -60,6 +62,21 @@ class AccountCounts:
             write_atomically(self._path, json.dumps(self._entries, indent=1, sort_keys=True).encode())
 
 
+@dataclass
+class Agreement:
+    """The plan that the sites of a run were shown. Its hash is in every order; "" where clients are simulated.
+
+    Attributes:
+        plan: The hash.
+        text: The plan as JSON.
+        settled: The sites whose owners have approved it, or have refused.
+    """
+
+    plan: str = ""
+    text: str = ""
+    settled: set[str] = field(default_factory=set)
+
+
 @dataclass(frozen=True, eq=False)
 class Orders:
     """Makes the orders to clients; `spec_of` returns the prototype that a client trains."""
@@ -71,6 +88,7 @@ class Orders:
     public: PublicData
     spec_of: Callable[[str], PrototypeSpec]
     known_accounts: AccountCounts | None = None  # from all runs of a deployment
+    agreement: Agreement = field(default_factory=Agreement)
     _made: dict[tuple[str, str], tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_once`
 
     @cached_property
@@ -96,6 +114,7 @@ class Orders:
             known_signature=signature,
             extractor=self._extractor(state, client),
             public=public,
+            plan=self.agreement.plan,
         )
 
     def sums(self, state: RunState, client: str, sends: str) -> SumsOrder:
@@ -110,6 +129,7 @@ class Orders:
             random_features=self.config.random_features,
             extractor=self._extractor(state, client),
             standardisation=state.standardisation.get(spec.label, {}),
+            plan=self.agreement.plan,
         )
 
     def train(self, state: RunState, client: str, weights: TeacherWeights | PooledWeights | None = None) -> TrainOrder:
@@ -147,6 +167,7 @@ class Orders:
             standardisation=state.standardisation.get(spec.label, {}) if config.head_only else {},
             random_features=config.random_features,
             freeze_batch_norm=config.local.freeze_batch_norm,
+            plan=self.agreement.plan,
             **teaching,
         )
 

@@ -11,21 +11,14 @@ from typing import TypeVar
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.accounts import Account
+from fedaux.core.failures import Failure
 from fedaux.core.io import cache_folder
-from fedaux.core.messages import (
-    Account,
-    DataOrder,
-    Failure,
-    Federation,
-    Order,
-    PrepareOrder,
-    Release,
-    Sums,
-    SumsOrder,
-)
 from fedaux.core.progress import WorkProgress
 from fedaux.core.timing import Costs, payload_bytes
-from fedaux.methods.analytic_heads import SUM_BITS, analytic_hooks, sums_shapes
+from fedaux.messages import DataOrder, Federation, Order, PrepareOrder, Release, Sums, SumsOrder
+from fedaux.messages.replies import sums_shapes
+from fedaux.methods.analytic_heads import SUM_BITS, analytic_hooks
 from fedaux.methods.summed_update import from_vector, vector_length
 from fedaux.models import flatten_state, published_weights
 from fedaux.models.registry import carried_weights

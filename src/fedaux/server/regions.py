@@ -16,12 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedaux.core.accounts import Account
 from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.failures import Failure
 from fedaux.core.io import write_atomically
-from fedaux.core.messages import Account, Failure, Federation, Order, PrepareOrder, Release, Reply, Subtotal
 from fedaux.core.progress import OnProgress, OrdersSent, ReplyReceived, RoundFinished, Task, no_progress
 from fedaux.core.timing import Costs
+from fedaux.messages import Consent, Federation, Order, PlanOrder, PrepareOrder, Release, Reply, Subtotal
 from fedaux.scoring.teacher_weights import PublicEmbedding
+from fedaux.server.agreement import agree_on_plan, show_to_others
 from fedaux.server.loop import train
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState, pack, read, release_of, release_row
@@ -93,7 +96,14 @@ class Regions:
         (folder / FOLDER).mkdir(parents=True, exist_ok=True)
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        """Yield the releases of all regions, or one `Subtotal` of each, as they arrive."""
+        """Yield the releases of all regions, or one `Subtotal` of each, as they arrive.
+
+        Regional servers show the plan of the run to their own sites, and go on without those that do not approve it.
+        """
+        if isinstance(orders[0], PlanOrder):
+            plans = [order for order in orders if isinstance(order, PlanOrder)]
+            yield from (Consent(order.client, order.plan_hash, "approved") for order in plans)
+            return
         task: Task = "release" if isinstance(orders[0], PrepareOrder) else "train"
         kind = "prepare" if task == "release" else "train"
         number, missing = self._request(kind, [order.client for order in orders]), list(self._parts)
@@ -148,6 +158,7 @@ class Region:
         self._own = frozenset(part.clients(server.clients))
         self._first: RunState | None = None
         self._round = 0  # the last round that it knows of
+        self._agreed = False  # whether its sites were shown the plan of the run
         self._embedding: PublicEmbedding | None = None
 
     def serve(self, wait: Callable[[], None] = _sleep) -> None:
@@ -169,6 +180,10 @@ class Region:
         if request["kind"] == "end":
             return state.round >= self._server.config.rounds  # an earlier, shorter run may have left it
         self._check()
+        if not self._agreed:
+            agree_on_plan(self._server, self._federation, state, sorted(self._own))
+            self._agreed = True
+        show_to_others(self._server, self._federation, own)
         answers = self._prepare(state, own) if request["kind"] == "prepare" else self._train(state, request, own)
         self._check()
         write_atomically(answer, answers)

@@ -12,17 +12,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.core.messages import Account, Arrays, Failure, Subtotal, TrainOrder, Update
+from fedaux.core.accounts import Account
+from fedaux.core.arrays import Arrays
+from fedaux.core.failures import Failure
 from fedaux.core.metrics import Evaluation
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs, payload_bytes
 from fedaux.data.records import Indices, Records
+from fedaux.messages import Subtotal, TrainOrder, Update
 from fedaux.methods.contribution import Contribution, Ensemble
 from fedaux.methods.hooks import next_model, with_extra
 from fedaux.methods.summed_update import summed_contribution
 from fedaux.methods.teachers import bayesian_teachers, own_weights, teacher_logits
-from fedaux.privacy.mechanism import GRID
 from fedaux.scoring.pooled import PooledWeights
 from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
 from fedaux.server.distill import distill_students
@@ -130,17 +132,6 @@ class Round:
         self.total.merge(contribution)
         self.unprotected += len(clients)
         self.client_metrics |= dict.fromkeys(clients, ClientMetrics(max(1, records // len(clients)), loss, 0.0))
-
-    def add_gradient(self, label: str, total: SecureTotal, order: TrainOrder, records: int) -> None:
-        """Add a step of private training: down the noisy sum of all records' clipped gradients."""
-        privacy, clients = self.server.config.privacy, total.sites
-        step = order.lr * privacy.max_grad_norm / (GRID * records)
-        weights = {**order.weights, "parameters": order.weights["parameters"] - np.float32(step) * total.vector}
-        weights["parameters"] = weights["parameters"].astype(np.float32)
-        self.total.merge(Contribution.of(label, weights, records=1))
-        noise = total.terms.scale * math.sqrt(total.terms.threshold - total.terms.colluders) / GRID
-        self.private_training |= dict.fromkeys(clients, PrivateTraining(noise, 1.0, 1))
-        self.client_metrics |= dict.fromkeys(clients, ClientMetrics(max(1, records // len(clients)), 0.0, 0.0))
 
     def subtotal(self, accounts: dict[str, Account]) -> Subtotal:
         """Return everything added so far as one reply, with the accounts of the clients that answered."""

@@ -20,10 +20,12 @@ from safetensors.numpy import save
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
+from fedaux.core.accounts import Account
+from fedaux.core.arrays import Arrays, ArrayTree
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically, write_from
-from fedaux.core.messages import Account, Arrays, ArrayTree, Release
 from fedaux.core.results import RoundResult
+from fedaux.messages import Release
 from fedaux.privacy.ledger import Ledger, SecureSums
 
 FILE = "state.safetensors"  # weights, and how much of the files that grow is committed

@@ -15,21 +15,24 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.core.accounts import Account
+from fedaux.core.arrays import Arrays
+from fedaux.core.failures import Failure
 from fedaux.core.io import write_atomically
-from fedaux.core.messages import (
-    Account,
-    Arrays,
+from fedaux.core.timing import Costs, payload_bytes
+from fedaux.messages import (
     DataOrder,
-    Failure,
     Federation,
     Masked,
     Order,
+    PrepareOrder,
     SumOrder,
     SumReply,
     SumTerms,
-    statistic,
+    TrainOrder,
+    identity,
 )
-from fedaux.core.timing import Costs, payload_bytes
+from fedaux.messages.plan import ATTEMPTS
 from fedaux.privacy.secure_sum import (
     Keys,
     SecureSumError,
@@ -44,7 +47,6 @@ from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
 
 TRIES = 2  # of the same sum: sites that were away may be back, and answer as before
-ATTEMPTS = 2  # sums with noise: the second is entered in the sites' accounts as another release
 TRANSCRIPT = "secure-sum.json"
 Bytes = dict[str, dict[str, str]]  # hex by site and, for shares, by the site that they are for
 T = TypeVar("T", SumReply, Masked)
@@ -99,7 +101,7 @@ class SecureSum:
 
     def run(self) -> SecureTotal:
         """Return the sum of at least `threshold` sites, or raise a `SecureSumError`."""
-        keys = self._exchange("keys", {order.client: {} for order in self.orders})
+        keys = self._begin()
         public = {name: answer[name] for name, answer in keys.items() if name in answer}
         shares = self._exchange("shares", dict.fromkeys(self._enough(public), public))
         sharing = self._enough(shares)
@@ -114,31 +116,44 @@ class SecureSum:
         total = unmasked_sum(self.settings, all_keys, masked, sharing, replies)
         return SecureTotal(total, tuple(survivors), self.accounts, self.terms)
 
+    def _begin(self) -> Bytes:
+        """Send the order to every site, and return the keys of those that will answer it."""
+        known = self.transcript.of_step(self.settings, "keys")
+        if len(known) >= self.settings.threshold:  # of a server that was killed: this set is what other steps were for
+            return known
+        terms = self.terms.to_json()
+        orders = [replace(order, sum=terms) for order in self.orders if order.client not in known]
+        return self._collect("keys", orders, known)
+
     def _exchange(self, step: str, questions: Mapping[str, Mapping[str, str]]) -> Bytes:
         """Ask each site its question, and return all answers; those that are known are not asked for again."""
         known = self.transcript.of_step(self.settings, step)
-        if len(known) >= self.settings.threshold:  # of a server that was killed: this set is what other steps were for
+        if len(known) >= self.settings.threshold:
             return known
-        arrays = {id(question): _arrays(question) for question in questions.values()}
-        orders = [
-            SumOrder(name, self.terms.to_json(), step, arrays[id(question)])
-            for name, question in questions.items()
-            if name not in known
-        ]
+        unanswered = {name: question for name, question in questions.items() if name not in known}
+        return self._collect(step, self._steps(step, unanswered), known)
+
+    def _collect(self, step: str, orders: Sequence[Order], known: Bytes) -> Bytes:
+        answers = dict(known)
         for reply in self._ask(SumReply, orders, step):
-            known[reply.client] = {name: array.tobytes().hex() for name, array in reply.arrays.items()}
-        self.transcript.keep(self.settings, step, known)
-        return known
+            answers[reply.client] = {name: array.tobytes().hex() for name, array in reply.arrays.items()}
+        self.transcript.keep(self.settings, step, answers)
+        return answers
+
+    def _steps(self, step: str, questions: Mapping[str, Mapping[str, str]]) -> list[SumOrder]:
+        """Make the orders of a step; sites that get the same question get the same object, which is packed once."""
+        arrays = {id(question): _arrays(question) for question in questions.values()}
+        terms = self.terms.to_json()
+        return [SumOrder(name, terms, step, arrays[id(question)]) for name, question in questions.items()]
 
     def _masked(self, sharing: Sequence[str], shares: Bytes) -> dict[str, NDArray[np.uint64]]:
         """Ask all sites that have shared their secrets for their vectors, under the masks of all of these."""
-        orders = []
-        for order in self.orders:
-            if order.client in sharing:
-                sealed = {name: shares[name][order.client] for name in sharing if name != order.client}
-                orders.append(replace(order, sum=self.terms.to_json(), sealed=_arrays(sealed)))
+        sealed = {
+            site: {name: shares[name][site] for name in sharing if name != site and site in shares[name]}
+            for site in sharing
+        }
         vectors: dict[str, NDArray[np.uint64]] = {}
-        for reply in self._ask(Masked, orders, "masked vector"):
+        for reply in self._ask(Masked, self._steps("masked", sealed), "masked vector"):
             self.accounts[reply.client] = Account.from_json(reply.account)
             vectors[reply.client] = reply.arrays["masked"]
         agreed = self.transcript.of_step(self.settings, "masked")
@@ -146,6 +161,14 @@ class SecureSum:
             vectors = {name: vector for name, vector in vectors.items() if name in agreed}
         self.transcript.keep(self.settings, "masked", agreed or {name: {} for name in vectors})
         return vectors
+
+    @property
+    def noun(self) -> str:
+        """What is summed, in words."""
+        order = self.orders[0]
+        if isinstance(order, TrainOrder):
+            return f"the models of round {order.round}"
+        return "releases" if isinstance(order, PrepareOrder) else "features"
 
     def _ask(self, kind: type[T], orders: Sequence[Order], noun: str) -> list[T]:
         replies: list[T] = []
@@ -161,7 +184,7 @@ class SecureSum:
         if len(answers) < self.settings.threshold:
             reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in self.failures[:3])
             raise SecureSumError(
-                f"the sum of {self.terms.statistic} needs {self.settings.threshold} of {len(self.terms.sites)} sites, "
+                f"the sum of {self.noun} needs {self.settings.threshold} of {len(self.terms.sites)} sites, "
                 f"and {len(answers)} are left ({reasons})"
             )
         return sorted(answers)
@@ -186,7 +209,7 @@ def secure_total(
         length: Of the vectors that sites send.
         costs: Of the round, to which bytes are added.
         noise: The scale, in steps, of the noise that each site adds, given the number of sites that surely add it. A
-            sum that fails is then tried again, which sites enter in their accounts again.
+            sum that fails is then tried again, at the cost of the sites whose vector had left them.
 
     Returns:
         The sum, or None if too few sites took part; and the failures of sites.
@@ -196,7 +219,7 @@ def secure_total(
     run = state.run or server.orders.run
     scale = noise(honest_sites(threshold, len(sites), own.colluders)) if noise else 0.0
     for attempt in range(ATTEMPTS if noise else 1):
-        terms = SumTerms(run, statistic(orders[0]), attempt, sites, threshold, own.colluders, scale, length)
+        terms = SumTerms(run, identity(orders[0]), attempt, sites, threshold, own.colluders, scale, length)
         for _ in range(TRIES):
             current = SecureSum(federation, orders, sum_settings(terms, server.roster), terms, transcript, costs)
             try:

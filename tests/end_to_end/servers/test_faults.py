@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.core.messages import Refusal
+from fedaux.core.failures import Refusal
 from fedaux.server.run_state import RunState
 from helpers.harness import _family, wait_for
 from helpers.slow_training import SECONDS

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.core.messages import Refusal
+from fedaux.core.failures import Refusal
 from fedaux.server.run_state import RunState
 from helpers.harness import BIN, Servers, _family, wait_for
 from helpers.hostile_node import ATTACK, REPORT

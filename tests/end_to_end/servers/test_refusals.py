@@ -35,7 +35,7 @@ def test_intruders_are_not_let_in(federation: Callable[..., Federation], tmp_pat
     while online(made) == 0 and not patience.over():
         time.sleep(1)
     assert online(made) == 1
-    settings = {"config": str(made.file), "vault": str(tmp_path / "v"), "clients": SITES[1]}
+    settings = {"config": str(made.site_file), "vault": str(tmp_path / "v"), "clients": SITES[1]}
 
     made.servers.node("unregistered", settings)  # a key that nobody registered
     assert "Failed to activate SuperNode" in said(made, "unregistered")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fedaux import run as run_here
+from fedaux.audit.site import with_own_sends
 from fedaux.runs.status import RunStatus
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
@@ -25,10 +26,12 @@ CONFIG = replace(
 CLIENTS = [f"client-{number:03d}" for number in range(4)]
 
 
-def start(servers: Servers, config: Path, clients: list[str]) -> None:
+def start(servers: Servers, clients: list[str]) -> None:
     servers.superlink()
+    site = servers.folder / "site.json"
+    site.write_text(json.dumps(with_own_sends(CONFIG).to_dict()))
     for client in clients:
-        servers.node(client, {"config": str(config), "vault": str(servers.folder / "vaults"), "clients": client})
+        servers.node(client, {"config": str(site), "vault": str(servers.folder / "vaults"), "clients": client})
 
 
 def check_same(folder: Path, out: Path) -> None:
@@ -59,7 +62,7 @@ def test_two_superlinks_and_one_merge_give_the_bits_of_one_process(tmp_path: Pat
             stack.enter_context(Servers(tmp_path / name, plain=True, database=False)) for name in ("all", "one", "two")
         )
         for servers, (region, clients) in zip(regional, regions.items(), strict=True):
-            start(servers, config, clients)
+            start(servers, clients)
             servers.run(config, out, server="fedaux.runs.region_app:app", region=region)
         merging.start("run", str(BIN / "fedaux"), "run", str(config), "--out", str(out), "--regions", "2", "--json")
         run = merging.processes["run"]
@@ -79,7 +82,7 @@ def test_so_does_one_superlink(tmp_path: Path) -> None:
     config, out = tmp_path / "config.json", tmp_path / "run"
     config.write_text(json.dumps(CONFIG.to_dict()))
     with Servers(tmp_path / "one", plain=True, database=False) as servers:
-        start(servers, config, CLIENTS)
+        start(servers, CLIENTS)
         servers.run(config, out)
         servers.finish()
     check_same(tmp_path, out)

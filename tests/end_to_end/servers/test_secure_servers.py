@@ -11,6 +11,7 @@ from fedaux import Config, run
 from fedaux.config.distillation import TeachersConfig
 from fedaux.privacy.account import read_account
 from fedaux.privacy.roster import make_signing_key, write_roster
+from helpers import recorded_releases
 from helpers.three_sites import CONFIG as THREE
 from helpers.three_sites import SITES, run_to_the_end
 
@@ -47,18 +48,20 @@ def test_the_head_and_the_models_are_those_of_a_server_that_sees_everything(
 
 
 @pytest.mark.slow
-def test_fedaux_with_noise_that_the_sites_share(tmp_path: Path) -> None:
+def test_fedaux_with_noise_that_the_sites_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_roster(tmp_path)
+    (tmp_path / "added").mkdir()
+    monkeypatch.setenv(recorded_releases.FOLDER, str(tmp_path / "added"))
     config = replace(THREE, head_init="private-head", teachers=TeachersConfig(run_on="clients"))
-    there, _ = run_to_the_end(tmp_path, secure(config))
+    there, _ = run_to_the_end(tmp_path, secure(config), client="helpers.recorded_releases:app")
     assert sorted(there.summed) == SITES
     assert there.history[-1].distill_loss is not None
     values = []
     for name in SITES:
         home = tmp_path / "vaults" / name
         assert sum(entry.steps > 0 for entry in read_account(home)[1]) == 1
-        (path,) = home.glob("release-*.json")
-        values.append(json.loads(path.read_text())["values"])
+        assert not list(home.glob("release-*.json"))  # with a share of the noise alone
+        values.append(json.loads((tmp_path / "added" / f"{name}.json").read_text()))
     (pooled,) = there.pooled.values()
     assert np.array_equal(pooled.arrays["values"], np.sum(values, axis=0))
     assert "against the server and up to 1 of 3 sites together" in there.ledger.statement()

@@ -17,8 +17,8 @@ from fedaux.audit.site import (
     training,
     write_rows,
 )
-from fedaux.core.messages import Hello, HelloOrder
 from fedaux.flower.federation import read_reply
+from fedaux.messages import Hello, HelloOrder
 
 
 @pytest.fixture

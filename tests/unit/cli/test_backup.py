@@ -8,6 +8,7 @@ import pytest
 from fedaux.config.schema import Config
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import Mechanism
+from helpers.accounts import enter
 from helpers.commands import fedaux
 from helpers.deployments import deploy
 
@@ -19,7 +20,7 @@ def site(place: Path) -> Path:
 
 def spend(site: Path, request: str) -> None:
     store = BudgetStore(site / "vault", Config.load(site / "site.toml").privacy)
-    store.train(request, site / "vault" / request, lambda entries: Mechanism(99.0), lambda mechanism: b"trained")
+    enter(store, request, Mechanism(99.0))
 
 
 def test_an_old_vault_comes_back_and_what_it_misses_is_written_off(

@@ -10,9 +10,9 @@ from fedaux.core.errors import Exit
 from fedaux.privacy import account
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import release_mechanism
+from helpers.accounts import enter
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run
-from helpers.samples import release
 
 
 def test_privacy_audit_exits_with_its_verdict(
@@ -54,7 +54,7 @@ def vault(tmp_path: Path) -> Path:
     privacy = PrivacyConfig(epsilon=0.1)
     for name in ("berlin", "paris"):
         store = BudgetStore(tmp_path / "vaults" / name, privacy)
-        store.release("x", release_mechanism(2, privacy), lambda name=name: release(name))
+        enter(store, "x", release_mechanism(2, privacy))
     return tmp_path / "vaults"
 
 

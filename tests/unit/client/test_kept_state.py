@@ -1,27 +1,18 @@
-"""A client's state goes on from the round that the server knows of, whatever was lost in between."""
+"""A client's state goes on from the round that the server knows of, whatever was lost in between.
+
+How trained models are stored and found again is in test_answers.py.
+"""
 
 import logging
-import os
 import stat
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from fedaux.client.kept_state import (
-    MODELS,
-    RUNS,
-    ClientState,
-    LocalResult,
-    ResultStore,
-    TrainingSummary,
-    training_identity,
-)
-from fedaux.core.messages import TrainOrder
+from fedaux.client.kept_state import FACTS, NOT_PRIVATE, RUNS, ClientState, LocalResult, TrainingSummary
 from fedaux.privacy.accounting import Mechanism
-from helpers.samples import train_order, weights
+from helpers.samples import weights
 
 
 def state(value: float) -> dict[str, np.ndarray]:
@@ -52,6 +43,15 @@ def test_clients_and_runs_do_not_meet(tmp_path: Path) -> None:
     assert ClientState(tmp_path, "a", "other", "plain").load(1) == {}
 
 
+def test_colours_do_not_meet(tmp_path: Path) -> None:
+    """The state after plain training depends on records without any noise."""
+    plain, private = (ClientState(tmp_path, "a", "run", colour) for colour in ("plain", "private"))
+    plain.save(0, 1, state(1.0))
+    assert private.load(1) == {}
+    private.save(0, 1, state(2.0))
+    assert (value_at(plain, 1), value_at(private, 1)) == (1.0, 2.0)
+
+
 def test_a_servers_words_are_no_part_of_a_path(tmp_path: Path) -> None:
     states = ClientState(tmp_path / "vault", "a", "../../elsewhere", "plain")
     states.save(0, 1, state(1.0))
@@ -80,68 +80,25 @@ def test_a_server_cannot_fill_the_disk_with_runs(tmp_path: Path) -> None:
 
 
 RESULT = LocalResult(weights(1.5), 7, TrainingSummary(0.1 + 0.2, 12), 1.5, Mechanism(2.0, 0.25, 12))
-ARRAYS = {"parameters": np.ones(3, np.float32)}
-IRRELEVANT = {
-    "known_entries": 9,
-    "known_signature": "s",
-    "extractor": ARRAYS,
-    "teaching": "{}",
-    "public": ARRAYS,
-    "fit": ARRAYS,
-    "client_fit": ARRAYS,
-    "sum": "{}",
-    "sealed": ARRAYS,
-}
 
 
-def test_a_result_comes_back_to_the_bit(tmp_path: Path) -> None:
-    store = ResultStore(tmp_path / "vault", "a", "plain")
-    store.keep("f00d", RESULT)
-    found = LocalResult.load(store.path("f00d"))
-    assert {name: (array.dtype, array.tobytes()) for name, array in found.weights.items()} == {
-        name: (array.dtype, array.tobytes()) for name, array in RESULT.weights.items()
+@pytest.mark.parametrize("mechanism", [RESULT.mechanism, NOT_PRIVATE], ids=["private", "plain"])
+def test_a_result_comes_back_to_the_bit(mechanism: Mechanism) -> None:
+    odd = {
+        "parameters": np.array([np.nextafter(np.float32(1), np.float32(2)), -0.0, np.inf], np.float32),
+        "buffers": np.zeros(0, np.float32),
+        "counters": np.array(2**53 + 1, np.int64),
     }
-    assert (found.records, found.trained, found.seconds, found.mechanism) == (
-        RESULT.records,
-        RESULT.trained,
-        RESULT.seconds,
-        RESULT.mechanism,
-    )
-    assert store.path("f00d").stat().st_mode & 0o777 == 0o600
-    assert (tmp_path / "vault").stat().st_mode & 0o777 == 0o700
+    result = LocalResult(odd, RESULT.records, RESULT.trained, RESULT.seconds, mechanism)
+    found = LocalResult.from_bytes(result.to_bytes())
+    assert {name: (array.dtype, array.shape, array.tobytes()) for name, array in found.weights.items()} == {
+        name: (array.dtype, array.shape, array.tobytes()) for name, array in odd.items()
+    }
+    assert (found.records, found.trained, found.seconds, found.mechanism) == (7, (0.1 + 0.2, 12), 1.5, mechanism)
+    assert isinstance(found.trained, TrainingSummary)
 
 
-def other(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {"c": np.ones(2, np.float32)}
-    return value + ("x" if isinstance(value, str) else 1)
-
-
-@pytest.mark.parametrize("name", [field.name for field in fields(TrainOrder)])
-def test_all_that_decides_on_the_model_is_in_its_identity_and_nothing_else(name: str) -> None:
-    order = train_order()
-    changed = replace(order, **{name: IRRELEVANT.get(name, other(getattr(order, name)))})
-    assert (training_identity(changed, True) == training_identity(order, True)) == (name in IRRELEVANT)
-
-
-def test_a_model_without_privacy_never_answers_where_privacy_is_asked_for() -> None:
-    assert training_identity(train_order(), private=True) != training_identity(train_order(), private=False)
-
-
-def test_only_the_last_results_of_a_client_are_kept(tmp_path: Path) -> None:
-    ours, theirs = ResultStore(tmp_path, "a", "plain"), ResultStore(tmp_path, "b", "plain")
-    theirs.keep("1", RESULT)
-    for age, identity in enumerate(["1", "2", "3"]):
-        ours.keep(identity, RESULT)
-        os.utime(ours.path(identity), (age, age))
-    ours.drop_old()
-    assert MODELS == 2
-    assert [ours.path(identity).exists() for identity in ("1", "2", "3")] == [False, True, True]
-    assert theirs.path("1").exists()
-
-
-def test_a_full_disk_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "vault").write_text("no folder")
-    with caplog.at_level(logging.WARNING):
-        ResultStore(tmp_path / "vault", "a", "plain").keep("f00d", RESULT)
-    assert "trains again if its reply is lost" in caplog.text
+def test_the_same_result_is_the_same_bytes() -> None:
+    """What is answered again is compared by its bytes."""
+    assert LocalResult.from_bytes(RESULT.to_bytes()).to_bytes() == RESULT.to_bytes()
+    assert FACTS not in LocalResult.from_bytes(RESULT.to_bytes()).weights

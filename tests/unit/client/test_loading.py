@@ -19,7 +19,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, PretrainConfig
 from fedaux.core.cache import DECODED, list_cache
-from fedaux.core.messages import OrderError
+from fedaux.core.failures import OrderError
 from fedaux.data.arrays import CACHED
 from fedaux.data.federated import open_data
 from fedaux.models import flatten_state

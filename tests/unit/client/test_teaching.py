@@ -15,7 +15,8 @@ from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import OrderError, Teaching, TrainOrder
+from fedaux.core.failures import OrderError
+from fedaux.messages import Teaching, TrainOrder
 from fedaux.methods.contribution import Ensemble
 from fedaux.methods.teachers import teacher_logits
 from fedaux.runs.runner import in_process

@@ -23,7 +23,8 @@ from fedaux.client.training import (
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Account, OrderError
+from fedaux.core.accounts import Account
+from fedaux.core.failures import OrderError
 from fedaux.data.partition import batches
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks

@@ -18,7 +18,7 @@ from helpers.tiny import TINY_CONFIG
 
 OTHER_CHOICE = {
     "federation.approval": "ask",
-    "federation.standing": ["release:*"],
+    "federation.standing": ["noisy sums"],
     "local.lr": 0.5,
     "head_init": "private-head",
     "data.validation_fraction": 0.5,
@@ -51,6 +51,7 @@ OTHER_CHOICE = {
     "local.momentum": 0.5,
     "local.weight_decay": 0.1,
     "local.schedule": "cosine",
+    "federation.sends": ["mixtures"],
 }
 
 NEEDS_OTHERS: dict[str, dict[str, Any]] = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaux.core.messages import Failure
+from fedaux.core.failures import Failure
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 
 METRICS = {"a": ClientMetrics(10, 0.5, 1.0, 0.2), "b": ClientMetrics(30, 1.5, 2.0, 0.8)}

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fedaux.core.messages import Failure, Update
+from fedaux.core.failures import Failure
 from fedaux.core.timing import Costs, payload_bytes
+from fedaux.messages import Update
 from helpers.samples import prepare_order, train_order
 
 

@@ -15,6 +15,7 @@ from fedaux.deploy.layout import DeployError
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import Mechanism
 from fedaux.server.run_state import RunState
+from helpers.accounts import enter
 from helpers.deployments import deploy
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
@@ -34,14 +35,14 @@ def folder(tmp_path: Path) -> Path:
         database.execute("create table node (name text)")
         database.execute("insert into node values ('berlin')")
     store = BudgetStore(site / "vault", TINY_CONFIG.privacy)
-    store.train("x", site / "vault" / "model", lambda entries: Mechanism(99.0), lambda mechanism: b"trained")
-    for name in ("records/x.npy", "vault/decoded/copy.npy"):
+    enter(store, "x", Mechanism(99.0), lambda: b"drawn")
+    for name in ("records/x.npy", "vault/decoded/copy.npy", "vault/sums/sum-x.json"):
         (site / name).parent.mkdir(parents=True)
         (site / name).write_text("private")
     return made
 
 
-def test_a_site_comes_back_with_its_vault_and_without_records(folder: Path, tmp_path: Path) -> None:
+def test_a_site_comes_back_with_its_vault_but_without_records_and_secrets_of_sums(folder: Path, tmp_path: Path) -> None:
     site, archive, back = folder / "sites" / "berlin", tmp_path / "site.tar.gz", tmp_path / "back"
     made = back_up(site, archive)
     assert (made.party, made.entries) == ("site", {"vault": 1})
@@ -49,7 +50,7 @@ def test_a_site_comes_back_with_its_vault_and_without_records(folder: Path, tmp_
     assert restore(archive, back) == made
     kept = {path.relative_to(back).as_posix() for path in back.rglob("*") if path.is_file()}
     files = {"site.toml", "site.env", "supernode.sh", "ca.crt", "key", "key.pub"}
-    vault = {"account.jsonl", "account.key", "model", "sum.key", "roster.json"}
+    vault = {"account.jsonl", "account.key", "release-x.json", "sum.key", "roster.json"}
     assert kept == files | {f"vault/{name}" for name in vault}
     for name in kept:
         assert (back / name).read_bytes() == (site / name).read_bytes()

@@ -1,5 +1,6 @@
 """Every check finds what it is for, says what to do, and is content with a site that is in order."""
 
+import re
 import shutil
 import time
 from collections import namedtuple
@@ -21,6 +22,7 @@ from fedaux.deploy.certificates import create_authority, generate_key_pair, issu
 from fedaux.deploy.layout import DeployError
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import release_mechanism
+from helpers.accounts import enter, fails
 from helpers.deployments import answering, deploy, fine, problem, unused_address
 
 
@@ -89,18 +91,40 @@ def test_settings_that_cannot_be_read(site: Path) -> None:
 
 
 def test_a_known_seed_is_a_problem(config: Config) -> None:
-    fine(
-        checks.check_privacy(config), "trained models leave WITHOUT noise; scores cost at most ε = 1 at δ = 1e-05, ever"
-    )
-    open_sums = replace(config, head_init="ridge")
-    fine(
-        checks.check_privacy(open_sums),
-        "trained models and sums of features leave WITHOUT noise; scores cost at most",
-    )
-    private = replace(config, privacy=PrivacyConfig(epsilon=0.5, epsilon_total=2, private_training=True))
-    fine(checks.check_privacy(private), "scores and models cost at most ε = 2")
+    whole = "models WITHOUT noise; all noise together costs at most ε = 1, ever"
+    fine(checks.check_privacy(config), f"what leaves: noisy sums at ε = 1, δ = 1e-05 and {whole}")
+    words = ("noisy sums", "second moments", "models")
+    open_sums = replace(config, federation=replace(config.federation, sends=words))
+    fine(checks.check_privacy(open_sums), f"second moments WITHOUT noise and {whole}")
+    federation = replace(config.federation, sends=("noisy sums", "noisy models"))
+    trained = PrivacyConfig(epsilon=0.5, epsilon_total=2, private_training=True)
+    private = replace(config, privacy=trained, federation=federation)
+    total = "noisy models within a total of ε = 2, δ = 1e-05; all noise together costs at most ε = 2, ever"
+    fine(checks.check_privacy(private), total)
     seeded = replace(config, privacy=PrivacyConfig(unsafe_seed=0))
     problem(checks.check_privacy(seeded), "known seed", "delete privacy.unsafe_seed")
+
+
+def test_what_may_leave_is_what_the_method_here_and_at_the_server_needs(config: Config, folder: Path) -> None:
+    site = folder / "sites" / "berlin"
+
+    def found(method: str, *words: str) -> checks.CheckResult:
+        own = replace(config, method=method, federation=replace(config.federation, sends=words))
+        return checks.check_sends(own, site)
+
+    fine(found("fedaux", "noisy sums", "models"), "noisy sums, models may leave, and nothing else")
+    line = 'write sends = ["noisy sums", "models"] in [federation]'
+    problem(found("fedaux"), "does not say what may leave, so every order is refused", line)
+    problem(found("fedaux", "models"), "fedaux sends noisy sums, and site.toml allows models only", line)
+    problem(found("fedavg", "models"), "the server's method is fedaux, this site's is fedavg", "agree with the server")
+    server = folder / "server" / "fedaux.toml"
+    text, count = re.subn(r'(?m)^head_init = "\w+"', 'head_init = "ridge"', server.read_text())
+    assert count == 1
+    server.write_text(text)
+    asks_more = found("fedaux", "noisy sums", "models")
+    problem(asks_more, "the server's run needs second moments, which may not leave", "agree with the server")
+    server.unlink()  # on another machine
+    fine(found("fedaux", "noisy sums", "models"))
 
 
 def test_disk(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +139,7 @@ def test_account(config: Config, tmp_path: Path) -> None:
     fine(checks.check_budget(config, tmp_path), "ε = 0 of 1 spent in 0 entries")
     store = BudgetStore(tmp_path, config.privacy)
     with pytest.raises(ZeroDivisionError):  # an attempt that failed counts
-        store.release("x", release_mechanism(9, config.privacy), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        enter(store, "x", release_mechanism(9, config.privacy), fails)
     spent = checks.check_budget(config, tmp_path)
     assert spent.ok is None
     assert "ε = 1 of 1 spent in 1 entry" in spent.detail

@@ -5,6 +5,7 @@ import stat
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -199,9 +200,8 @@ def test_a_site_names_the_code_of_a_method_that_it_is_to_run(tmp_path: Path, mon
     monkeypatch.syspath_prepend(tmp_path)
     assert site_config(Config(method="a_sites_method:mine"), "a").method == "a_sites_method:mine"
     built_in = Config(method="fedavgm", method_options=(("beta", 0.5),))
-    assert site_config(built_in, "a").method == Config().method  # a built-in one needs no leave
-    server = server_config(built_in, ["a"])
-    assert (server.method, server.method_options) == ("fedavgm", (("beta", 0.5),))
+    for made in (server_config(built_in, ["a"]), site_config(built_in, "a")):  # a site trains with no other
+        assert (made.method, made.method_options) == ("fedavgm", (("beta", 0.5),))
 
 
 def test_a_site_names_the_method_that_sends_its_sums() -> None:
@@ -210,11 +210,38 @@ def test_a_site_names_the_method_that_sends_its_sums() -> None:
     ridge = site_config(replace(base, method="ridge+p", method_options=options), "a")
     assert (ridge.method, ridge.method_options) == ("ridge+p", options)
     assert site_config(replace(base, head_init="ridge"), "a").head_init == "ridge"
-    assert set(comments("sums")) < set(site_notes(replace(base, head_init="ridge")))
-    assert set(comments("sums")).isdisjoint(site_notes(base))
-    assert (
-        site_config(replace(base, head_init="private-head"), "a").head_init == Config.head_init
-    )  # releases need no leave
+    noted = site_notes(replace(base, head_init="ridge"))
+    assert comments("sums").items() < noted.items()
+    plain = site_notes(base)
+    assert "head_init" not in plain
+    assert plain["method"] == comments("site")["method"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, ("noisy sums", "models")),
+        ({"method": "fedavg"}, ("models",)),
+        ({"method": "ridge+p"}, ("second moments",)),
+        ({"method": "discriminant"}, ("second moments",)),
+        ({"method": "class-means"}, ("sums",)),
+        ({"method": "fedpft"}, ("mixtures",)),
+        ({"method": "private-head"}, ("noisy sums",)),
+        ({"head_init": "ridge"}, ("noisy sums", "second moments", "models")),
+        ({"head_init": "private-head"}, ("noisy sums", "models")),
+        (
+            {"privacy": PrivacyConfig(epsilon_total=2.0, private_training=True)},
+            ("noisy sums", "noisy models"),
+        ),
+    ],
+)
+def test_a_site_lists_what_its_method_sends_and_nothing_else(
+    settings: dict[str, Any], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = deploy(tmp_path / "d", base=replace(ODD, **{"method": "fedaux", "privacy": PrivacyConfig(), **settings}))
+    site = Config.load(folder / "sites" / "paris" / "site.toml")
+    assert site.federation.sends == words
+    assert "# what may leave this site, and nothing else does" in (folder / "sites/paris/site.toml").read_text()
 
 
 def test_paths_of_the_config_are_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

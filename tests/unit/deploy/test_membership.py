@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig
-from fedaux.deploy.certificates import fingerprint, generate_key_pair
+from fedaux.deploy.certificates import fingerprint, generate_key_pair, node_fingerprint
 from fedaux.deploy.checks import check_records
 from fedaux.deploy.layout import DeployError, read_env
 from fedaux.deploy.link import LinkError, Node
@@ -28,7 +28,7 @@ class Registered:
 
     def nodes(self) -> list[Node]:
         self._answer()
-        return [Node(name, node, "online", "", fingerprint(key)) for node, (name, key) in self.keys.items()]
+        return [Node(name, node, "online", "", node_fingerprint(key)) for node, (name, key) in self.keys.items()]
 
     def register(self, public_key: Path, name: str) -> int:
         self._answer()

@@ -24,7 +24,7 @@ from flwr.superlink.servicer.fleet import fleet_handlers
 from flwr.superlink.servicer.runtime import runtime_handlers
 from starlette.exceptions import HTTPException
 
-from fedaux.core.messages import Refusal
+from fedaux.core.failures import Refusal
 from fedaux.deploy.quotas import CHUNK_BYTES, MAX_OBJECTS, MAX_TRIES, PATIENCE, ReplyQuotas
 from fedaux.deploy.superlink import shrink_database
 from fedaux.flower.serialization import MAX_REPLY_BYTES, reply_bytes, reply_group

@@ -63,15 +63,18 @@ def test_sites_of_other_machines_make_their_own_keys(tmp_path: Path) -> None:
 def test_the_roster_follows_who_joins_leaves_and_gets_another_key(folder: Path, tmp_path: Path) -> None:
     site, before = folder / "sites" / "berlin", server_roster(folder)
     rotate_key(folder, "berlin", generate_key_pair(site, replace=True), LINK)  # type: ignore[arg-type]
-    assert server_roster(folder) == before  # the key of sums is made once
+    after = server_roster(folder)
+    assert after == {**before, "berlin": public(site)}
+    assert after["berlin"] != before["berlin"]  # whoever took one key from the site's disk could take the other
     (tmp_path / "oslo").mkdir()
     key = generate_key_pair(tmp_path / "oslo")
     add_site(folder, "oslo", LINK, key)  # type: ignore[arg-type]
-    assert server_roster(folder) == {**before, "oslo": public(tmp_path / "oslo")}
+    assert server_roster(folder) == {**after, "oslo": public(tmp_path / "oslo")}
     assert read_roster(site / "vault" / ROSTER_FILE) == before  # pinned
-    problem(check_roster(site), "differs from", "fedaux deploy roster")
+    problem(check_roster(site), "its key for berlin is not this site's own", "fedaux deploy roster")
+    problem(check_roster(folder / "sites" / "paris"), "differs from", "fedaux deploy roster")
     change = compare_roster(site, folder / "server" / ROSTER_FILE)
-    assert (change.added, change.removed, change.changed) == (("oslo",), (), ())
+    assert (change.added, change.removed, change.changed) == (("oslo",), (), ("berlin",))
     assert change.fingerprint == fingerprint(server_roster(folder))
     install_roster(site, folder / "server" / ROSTER_FILE)
     fine(check_roster(site))

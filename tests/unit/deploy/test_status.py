@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from fedaux.config.schema import Config
-from fedaux.core.messages import NO_ANSWER, Account, Failure
+from fedaux.core.accounts import Account
+from fedaux.core.failures import NO_ANSWER, Failure
 from fedaux.core.progress import OrdersSent, ReplyReceived, RoundFinished
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.deploy.layout import DeployError

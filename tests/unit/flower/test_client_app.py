@@ -15,11 +15,12 @@ from flwr.app import Message, RecordDict
 from fedaux.client import handlers
 from fedaux.client import loading as client_data
 from fedaux.client import training as client_training
-from fedaux.client.handlers import request_hash, validate_order
+from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PrivacyConfig
-from fedaux.core.messages import Account, Failure, OrderError, PrepareOrder, Refusal, Release, TrainOrder, Update
+from fedaux.core.accounts import Account
+from fedaux.core.failures import Failure, OrderError, Refusal
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.flower import client_app as client_module
@@ -27,6 +28,7 @@ from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.node_settings import open_site
 from fedaux.flower.serialization import serialize
+from fedaux.messages import PrepareOrder, Release, TrainOrder, Update, identity
 from fedaux.runs.runner import in_process
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.features import extractor_hash
@@ -75,6 +77,10 @@ def context_of(site: GridFederation, client: str) -> Any:
     return site.grid._contexts[site.nodes[client]]  # type: ignore[attr-defined]
 
 
+def site_of(site: GridFederation, client: str) -> Site:
+    return open_site(context_of(site, client))
+
+
 def ask(site: GridFederation, order: Any) -> Any:
     (reply,) = site.ask([order])
     return reply
@@ -97,7 +103,8 @@ def test_there_is_no_oracle(site: GridFederation, server: Server, state: RunStat
     order = serialize(server.orders.train(state, "client-002"))
     (reply,) = site.grid.send_and_receive([Message(order, site.nodes["client-002"], kind)])
     assert reply.has_error()
-    assert sorted(app._registered_funcs) == ["query.hello", "query.prepare", "query.sum", "query.sums", "train.default"]
+    answered = ["query.hello", "query.plan", "query.prepare", "query.sum", "query.sums", "train.default"]
+    assert sorted(app._registered_funcs) == answered
 
 
 @pytest.mark.parametrize("sends", ["class-sums", "moments", "models", "releases", "everything"])
@@ -113,12 +120,26 @@ def test_sums_without_noise_are_not_to_be_had_for_the_asking(
 def test_the_same_request_gets_the_same_bytes(site: GridFederation, order: PrepareOrder, tmp_path: Path) -> None:
     one, two = ask(site, order), ask(site, order)
     after_a_restart = ask(in_process(CONFIG, tmp_path), order)
-    with_other_settings = ask(site_with(tmp_path, epsilon=9.0, unsafe_seed=1), order)
+    with_other_settings = ask(site_with(tmp_path, epsilon=9.0), order)
     assert isinstance(one, Release)
     for other in (two, after_a_restart, with_other_settings):
         assert {**vars(one), "arrays": 0, "account": 0} == {**vars(other), "arrays": 0, "account": 0}
         assert np.array_equal(one.arrays["values"], other.arrays["values"])
     assert [path.parent.name for path in tmp_path.rglob("release-*.json")] == ["client-000"]
+
+
+@pytest.mark.parametrize(("first", "second"), [(-1, 1), (1, -1)], ids=["seeded later", "seeded before"])
+def test_noise_from_a_known_seed_is_another_answer(
+    order: PrepareOrder, tmp_path: Path, first: int, second: int
+) -> None:
+    """What a study drew from a seed is no release of a site without one, nor the other way round; each has a price."""
+    own, changed_settings = (site_with(tmp_path, unsafe_seed=seed) for seed in (first, second))
+    before = ask(own, order)
+    refused = ask(changed_settings, order)
+    after = ask(own, order)
+    assert refused == Failure("client-000", Refusal.BUDGET.description, Refusal.BUDGET.value)
+    assert before.unsafe == after.unsafe == (first >= 0)
+    assert np.array_equal(before.arrays["values"], after.arrays["values"])
 
 
 CHANGES: list[dict[str, Any]] = [
@@ -140,7 +161,7 @@ def test_another_request_is_another_release_and_refused(
     site: GridFederation, order: PrepareOrder, change: dict[str, Any]
 ) -> None:
     other = changed(order, change)
-    assert request_hash(other) != request_hash(order)
+    assert identity(other) != identity(order)
     assert isinstance(ask(site, order), Release)
     refused = ask(site, other)
     assert isinstance(refused, Failure)
@@ -148,32 +169,25 @@ def test_another_request_is_another_release_and_refused(
     assert refused.reason == (Refusal.ORDER if ordered else Refusal.BUDGET).description
 
 
-def test_the_request_is_told_apart_to_the_bit(order: PrepareOrder) -> None:
-    name = next(iter(order.public))
-    nudged = order.public[name].copy()
-    nudged.flat[0] = np.nextafter(nudged.flat[0], np.float32(np.inf))
-    renamed = {f"{key}2": array for key, array in order.public.items()}
-    wider = {key: array.astype(np.float64) for key, array in order.public.items()}
-    others = [
-        replace(order, h0=f"{order.h0[:-1]}x"),
-        replace(order, public={**order.public, name: nudged}),
-        replace(order, public=renamed),
-        replace(order, public=wider),
-        replace(order, public={key: array[None] for key, array in order.public.items()}),
-    ]
-    assert len({request_hash(one) for one in [order, *others]}) == 6
-    assert request_hash(order) == request_hash(replace(order, client="client-001"))  # one data set, one release
-    assert request_hash(order) == request_hash(replace(order, public=dict(reversed(order.public.items()))))
-
-
+@pytest.mark.parametrize(
+    ("target", "is_spent"),
+    [("fedaux.client.releases.Units.of", False), ("fedaux.client.releases.release", True)],
+    ids=["reading", "drawing"],
+)
 def test_an_attempt_that_failed_counts_as_well(
-    site: GridFederation, order: PrepareOrder, monkeypatch: pytest.MonkeyPatch
+    site: GridFederation, order: PrepareOrder, monkeypatch: pytest.MonkeyPatch, target: str, is_spent: bool
 ) -> None:
+    """Nobody else may use its entry. It serves the next attempt, unless noise was drawn: that may be why it failed."""
     with monkeypatch.context() as patch:
-        patch.setattr("fedaux.scoring.registry.release", lambda *_: 1 / 0)
-        assert isinstance(ask(site, order), Failure)
+        patch.setattr(target, fail)
+        assert ask(site, order).reason == Refusal.FAILED.description
     assert ask(site, changed(order, {"public": "shifted"})).reason == Refusal.BUDGET.description
-    assert isinstance(ask(site, order), Release)
+    again = ask(site, order)
+    if is_spent:
+        assert again.reason == Refusal.BUDGET.description
+        return
+    assert isinstance(again, Release)
+    assert Account.from_json(again.account).entries == 1
 
 
 def test_what_is_revealed_is_decided_by_the_clients_own_settings(order: PrepareOrder, tmp_path: Path) -> None:
@@ -208,8 +222,8 @@ def test_a_client_answers_to_its_own_name_only(
     assert isinstance(ask(site, order), Release)
     train = server.orders.train(state, "client-000")
     asked = replace({"prepare": order, "train": train}[kind], client=name)
-    with pytest.raises(OrderError, match="this client is not"):
-        validate_order(open_site(context_of(site, "client-000")), asked)
+    with pytest.raises(OrderError, match=f"Cannot answer for {name!r}: this site is client-000"):
+        handlers.answer(asked, site_of(site, "client-000"))
     site.nodes[name] = site.nodes["client-000"]
     refused = ask(site, asked)
     assert isinstance(refused, Failure)
@@ -269,9 +283,10 @@ def test_an_order_for_other_classes_than_were_declared_is_refused(
     site: GridFederation, server: Server, state: RunState, order: PrepareOrder, classes: int
 ) -> None:
     """A head has a row for each: an order could choose how large it is."""
-    for asked in (order, server.orders.train(state, "client-000")):
-        with pytest.raises(OrderError, match=f"for {classes} classes, 10 are declared"):
-            validate_order(open_site(context_of(site, "client-000")), replace(asked, classes=classes))
+    consistent = replace(order, size=ClassEmbeddingScorer(classes, 4).size(order.public))
+    for asked in (consistent, server.orders.train(state, "client-000")):
+        with pytest.raises(OrderError, match=f"Cannot answer for {classes} classes: 10 are declared"):
+            handlers.answer(replace(asked, classes=classes), site_of(site, "client-000"))
 
 
 def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats(tmp_path: Path, network: str) -> None:
@@ -319,25 +334,37 @@ def test_a_method_that_the_clients_own_settings_do_not_name_is_not_imported(
 
 
 def test_a_method_that_the_clients_own_settings_name_is_followed_with_their_options(
-    server: Server, state: RunState, tmp_path: Path, method: str
+    site: GridFederation, server: Server, state: RunState, tmp_path: Path, method: str
 ) -> None:
     order = server.orders.train(state, "client-000")
-    own = in_process(replace(CONFIG, method=method, method_options=(("share", 0.25),)), tmp_path)
+    own = in_process(replace(CONFIG, method=method, method_options=(("share", 0.25),)), tmp_path / "own")
     asked = replace(order, method=method, method_options='{"share": 0.25}')
-    whole, quarter = ask(own, order), ask(own, asked)
+    whole = ask(site, order)
+    quarter = ask(own, asked)
     start = order.weights["parameters"]
     moved = whole.weights["parameters"] - start
     assert np.allclose(quarter.weights["parameters"] - start, 0.25 * moved, atol=1e-6)
-    assert ask(own, replace(asked, method_options='{"share": 1.0}')).reason == Refusal.ORDER.description
+    for other in (order, replace(asked, method_options='{"share": 1.0}'), replace(asked, method_options="{}")):
+        assert ask(own, other).reason == Refusal.ORDER.description
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"method": "fedmax"}, {"method_options": '{"beta": 1.0}'}, {"method_options": "["}, {"optimizer": "lion"}],
+    [
+        {"method": "fedaux"},
+        {"method": "fedavg"},
+        {"method": "fedmax"},
+        {"method_options": '{"beta": 0.5}'},
+        {"method_options": '{"gamma": 1.0}'},
+        {"method_options": "["},
+        {"optimizer": "lion"},
+    ],
+    ids=str,
 )
-def test_training_that_nobody_knows_is_refused(
-    site: GridFederation, server: Server, state: RunState, change: dict[str, str]
+def test_training_by_another_method_than_the_clients_own_is_refused(
+    server: Server, state: RunState, tmp_path: Path, change: dict[str, str]
 ) -> None:
+    site = in_process(replace(CONFIG, method="fedavgm"), tmp_path)
     order = replace(server.orders.train(state, "client-000"), method="fedavgm")
     assert isinstance(ask(site, order), Update)
     assert ask(site, replace(order, **change)).reason == Refusal.ORDER.description
@@ -363,11 +390,11 @@ class Talkative:
 @pytest.mark.parametrize(
     ("target", "value"),
     [
-        ("fedaux.scoring.registry.make_scorer", lambda *_: Talkative()),
+        ("fedaux.client.releases.make_scorer", lambda *_: Talkative()),
         ("fedaux.scoring.embedding.class_sums", fail),
         ("fedaux.privacy.mechanism.Summary.__post_init__", fail),
         ("fedaux.scoring.features.per_record.outputs", fail),
-        ("fedaux.scoring.registry.release", fail),
+        ("fedaux.client.releases.release", fail),
         ("fedaux.client.loading.load_records", fail),
         ("fedaux.privacy.mechanism.add_noise", fail),
     ],
@@ -513,4 +540,4 @@ def test_an_order_may_ask_for_as_many_epochs_as_the_clients_own_settings_allow(
     with caplog.at_level(logging.INFO):
         assert ask(site, replace(order, epochs=allowed + 1)).reason == Refusal.ORDER.description
     assert trained == [allowed]
-    assert f"asks for {allowed + 1} epochs in a round, this client allows {allowed}" in caplog.text
+    assert f"Cannot train for {allowed + 1} epochs in a round: this site allows {allowed}." in caplog.text

@@ -6,7 +6,7 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from torch import Tensor
 
-from fedaux.core.messages import Refusal
+from fedaux.core.failures import Refusal
 from fedaux.flower.release_strategy import BudgetExhaustedError
 from helpers.drop_in_app import CLIENTS, make_app, make_grid, make_strategy, net, one_round, values, warnings_of
 

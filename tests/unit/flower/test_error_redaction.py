@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import SettingsError
-from fedaux.core.messages import OrderError, Refusal
+from fedaux.core.failures import OrderError, Refusal
 from fedaux.flower.error_redaction import redact_errors, refusal_of
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import MessageError

@@ -9,11 +9,13 @@ import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
 
-from fedaux.core.messages import Failure, Refusal, Reply, TrainOrder, Update
+from fedaux.core.event_log import LONGEST_TEXT
+from fedaux.core.failures import Failure, Refusal
 from fedaux.flower import federation
 from fedaux.flower.federation import CHUNK, GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import deserialize, serialize
+from fedaux.messages import Reply, TrainOrder, Update
 from helpers.samples import release, train_order, update, weights
 
 app = ClientApp()
@@ -35,6 +37,10 @@ def train(message: Message, context: Context) -> Message:
             reply = serialize(update("somebody else"))
         case "release":
             reply = serialize(release(order.client))
+        case "escape":
+            return Message(Error(2, f"\x1b[2K\rall is well\u202e{'x' * 10**6}"), reply_to=message)
+        case "escape in a reply":
+            reply["fedaux"]["loss"] = "\x1b[2K\rall is well" + "x" * 10**6  # type: ignore[index]
         case "refuse":
             return Message(Error(2, Refusal.BUDGET.value), reply_to=message)
         case "junk":
@@ -92,17 +98,21 @@ def test_replies_stream_and_are_dropped() -> None:
     ("behaviour", "reason"),
     [
         ("raise", "error 2: MemoryError: out of memory"),
-        ("nan", "parameters has norm nan; more than"),
+        ("nan", "its weights should be 'parameters': finite numbers; it is float32(6,)"),
         ("impostor", "answers for 'somebody else'"),
         ("refuse", "its privacy budget does not allow it"),
         ("release", "'Release' came where a Update was expected"),
         ("junk", "an array is not what its header says"),
+        ("escape", "error 2:  [2K all is well xxx"),
+        ("escape in a reply", r"Update.loss should be float, it is '\x1b[2K\rall is wellxxx"),
     ],
 )
 def test_a_bad_client_costs_only_itself(behaviour: str, reason: str) -> None:
     found = ask(clients(12), c03=behaviour)
     assert isinstance(found["c03"], Failure)
     assert reason in found["c03"].reason
+    assert found["c03"].reason.isprintable()
+    assert len(found["c03"].reason) <= LONGEST_TEXT
     assert sum(isinstance(reply, Update) for reply in found.values()) == 11
 
 
@@ -194,7 +204,7 @@ def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
             return Message(old, reply_to=message)
 
     found = ask(clients(1, Replaying))
-    assert found["c00"] == Failure("c00", "answers round 1, not 2")
+    assert found["c00"] == Failure("c00", "its round should be 2; it is 1")
 
     class Haunted(InProcessGrid):
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:

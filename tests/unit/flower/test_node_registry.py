@@ -8,12 +8,12 @@ from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
 
-from fedaux.core.messages import VERSION, Hello, HelloOrder
 from fedaux.core.progress import ProgressEvent, SitesConnected
 from fedaux.flower import node_registry as node_registry
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError, NodeRegistry
 from fedaux.flower.serialization import deserialize, make_reply
+from fedaux.messages import VERSION, Hello, HelloOrder
 from fedaux.report.progress import describe
 
 CLASSES = ["cat", "dog"]

@@ -11,7 +11,7 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
-from fedaux.core.messages import VERSION, Hello, HelloOrder, TrainOrder, Update
+from fedaux.core.failures import OrderError
 from fedaux.flower.serialization import (
     MessageError,
     Serializer,
@@ -20,9 +20,26 @@ from fedaux.flower.serialization import (
     serialize,
     to_array,
 )
-from helpers.samples import prepare_order, release, sums, sums_order, train_order, update
+from fedaux.messages import ORDERS, VERSION, Hello, HelloOrder, SumsOrder, TrainOrder, Update, fields_of
+from fedaux.messages.declaration import REPLIES
+from helpers.samples import (
+    consent,
+    every_order,
+    hello,
+    masked,
+    release,
+    sum_reply,
+    sums,
+    sums_order,
+    train_order,
+    update,
+)
 
-ITEMS = [prepare_order(), release(), sums_order(), sums(), train_order(), update()]
+ITEMS = [*every_order(), hello(), consent(), release(), sums(), update(), sum_reply(), masked()]
+
+
+def test_every_message_has_a_sample() -> None:
+    assert {type(item) for item in ITEMS} == {*ORDERS, *REPLIES}
 
 
 def through_protobuf(content: RecordDict) -> RecordDict:
@@ -165,13 +182,6 @@ def test_arrays_are_written_as_flower_writes_them(array: np.ndarray) -> None:
     assert np.array_equal(from_array(Array(np.asarray(array, order="C"))), array)
 
 
-def test_missing_arrays_are_a_message_error() -> None:
-    content = serialize(train_order())
-    del content["weights"]
-    with pytest.raises(MessageError, match=r"TrainOrder\.weights"):
-        deserialize(TrainOrder, content)
-
-
 def test_empty_arrays_that_may_be_absent_are_not_sent() -> None:
     """Every record of a message is a request of its own between SuperLink and SuperNode."""
     order = train_order(extractor={}, broadcast={}, public={}, fit={}, client_fit={})
@@ -182,23 +192,56 @@ def test_empty_arrays_that_may_be_absent_are_not_sent() -> None:
 def test_a_record_of_another_kind_is_no_array() -> None:
     content = serialize(train_order())
     content["broadcast"] = ConfigRecord({"x": 1})
-    with pytest.raises(MessageError, match=r"TrainOrder\.broadcast should be ArrayRecord"):
+    with pytest.raises(MessageError, match=r"TrainOrder\.broadcast should be arrays, it is \{'x': 1\}"):
         deserialize(TrainOrder, content)
+
+
+def in_version(item: Any, version: int) -> RecordDict:
+    content = serialize(item)
+    content["fedaux"]["version"] = version  # type: ignore[index]
+    return content
 
 
 def test_hello_is_read_in_any_version_and_nothing_else_is() -> None:
     """So that a side can be told to upgrade, in words, by one that it cannot otherwise talk to."""
     for item in (HelloOrder(), Hello("[]", "[]", VERSION + 1)):
-        content = serialize(item)
-        content["fedaux"]["version"] = VERSION + 1  # type: ignore[index]
-        assert deserialize(type(item), content) == item
+        assert_same(item, deserialize(type(item), in_version(item, VERSION + 1)))
     content = serialize(Hello("[]", "[]", VERSION, "fedaux 0.2"))
     del content["fedaux"]["versions"]  # type: ignore[attr-defined]
-    assert deserialize(Hello, content) == Hello("[]", "[]", VERSION)  # of an older release
+    assert_same(Hello("[]", "[]", VERSION), deserialize(Hello, content))  # of an older release
     del content["fedaux"]["classes"]  # type: ignore[attr-defined]
     with pytest.raises(MessageError, match=r"Hello\.classes should be str, it is None"):
         deserialize(Hello, content)
+    others = [item for item in ITEMS if not isinstance(item, HelloOrder | Hello)]
+    assert len(others) == len(ITEMS) - 2
+    for item in others:
+        with pytest.raises(MessageError, match=f"has version {VERSION + 1}, this side speaks {VERSION}"):
+            deserialize(type(item), in_version(item, VERSION + 1))
+
+
+@pytest.mark.parametrize("item", ITEMS[1:], ids=lambda item: type(item).__name__)
+def test_no_field_of_a_message_has_a_default_on_its_way(item: Any) -> None:
+    """Only a hello may lack a field, and only arrays that may be empty a record."""
+    for field in fields_of(type(item)):
+        content = serialize(item)
+        if field.has_arrays:
+            content.pop(field.name, None)
+        else:
+            del content["fedaux"][field.name]  # type: ignore[attr-defined]
+        if field.may_be_left_out:
+            assert getattr(deserialize(type(item), content), field.name) == {}
+        elif isinstance(item, Hello) and field.name == "versions":
+            assert deserialize(Hello, content).versions == ""
+        else:
+            with pytest.raises(MessageError, match=rf"{type(item).__name__}\.{field.name} should be"):
+                deserialize(type(item), content)
+
+
+def test_the_fields_of_an_order_are_checked_when_it_is_read() -> None:
     content = serialize(train_order())
-    content["fedaux"]["version"] = VERSION + 1  # type: ignore[index]
-    with pytest.raises(MessageError, match=f"has version {VERSION + 1}, this side speaks {VERSION}"):
+    content["fedaux"]["lr"] = float("nan")  # type: ignore[index]
+    with pytest.raises(OrderError, match=r"TrainOrder\.lr must be a number from 1e-30 to 1e\+30; it is nan"):
         deserialize(TrainOrder, content)
+    content = serialize(sums_order(width=0))
+    with pytest.raises(OrderError, match=r"SumsOrder\.width must be an integer from 1 to 1048576; it is 0"):
+        deserialize(SumsOrder, content)

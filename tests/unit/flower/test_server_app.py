@@ -9,12 +9,12 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedaux.config.schema import Config
-from fedaux.core.messages import VERSION, Hello
 from fedaux.flower import node_registry
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError
 from fedaux.flower.serialization import serialize
 from fedaux.flower.server_app import Connect, connect, regional_app, server_app
+from fedaux.messages import VERSION, Hello
 from fedaux.server.regions import RegionSpec
 from helpers.scripted import make_server
 from helpers.tiny import TINY_CONFIG

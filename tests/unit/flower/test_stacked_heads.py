@@ -17,7 +17,7 @@ from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.core.messages import Failure, Refusal, Reply, TrainOrder, Update
+from fedaux.core.failures import Failure, Refusal
 from fedaux.core.rng import torch_stream
 from fedaux.data.records import Records
 from fedaux.flower import stacked_heads
@@ -30,6 +30,7 @@ from fedaux.flower.stacked_heads import (
     train_clients,
     train_heads,
 )
+from fedaux.messages import Reply, TrainOrder, Update
 from fedaux.methods.hooks import Hooks
 from fedaux.models import HeadFeatures, flatten_state, linear_head, load_state
 from fedaux.models.optimizer import Optimizer

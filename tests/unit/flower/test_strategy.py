@@ -15,10 +15,10 @@ from torch import nn
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import SettingsError
-from fedaux.core.messages import Release
 from fedaux.flower import input_of
 from fedaux.flower.release_strategy import QuestionMismatchError
 from fedaux.flower.serialization import deserialize, serialize
+from fedaux.messages import Release
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from helpers.drop_in_app import (
     CLIENTS,

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Release, Teaching
 from fedaux.flower.validation import (
     MAX_RECORDS,
     MAX_STEPS,
@@ -18,6 +17,8 @@ from fedaux.flower.validation import (
     max_release_norm,
     validate_reply,
 )
+from fedaux.messages import Release, Teaching
+from fedaux.messages.replies import MOST_COMPONENTS
 from fedaux.methods.contribution import ENSEMBLE_BITS, Ensemble
 from fedaux.privacy.mechanism import multiplier
 from fedaux.privacy.mechanism import release as make_release
@@ -25,7 +26,18 @@ from fedaux.scoring.base import Scorer, bound_function
 from fedaux.scoring.class_moments import ClassMomentsScorer
 from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
-from helpers.samples import ACCOUNT, prepare_order, release, sums, sums_order, train_order, update, weights
+from helpers.samples import (
+    ACCOUNT,
+    masked,
+    prepare_order,
+    release,
+    sum_order,
+    sums,
+    sums_order,
+    train_order,
+    update,
+    weights,
+)
 
 
 def budget(epsilon: float, delta: float, calibration: str) -> dict[str, Any]:
@@ -73,9 +85,9 @@ def steps(*values: Any) -> Any:
         (sums(counts=steps(-1, 3)), "counts"),
         (sums(counts=steps(0, 0)), "counts"),
         (sums(counts=steps(2, 0) + 1), "counts"),
-        (sums(counts=np.array([2.0, 0.0])), "64-bit integers"),
-        (sums(moments=steps(1, 0)), "shapes"),
-        (sums(more=steps(1)), "shapes"),
+        (sums(counts=np.array([2.0, 0.0])), r"'counts': an array of int64; it is float64\(2,\)"),
+        (sums(moments=steps(1, 0)), r"'moments': of shape \(3,\); it is int64\(2,\)"),
+        (sums(more=steps(1)), "the arrays class_sums, counts, moments, not"),
         (sums(class_sums=steps([1, 2], [1, 0])), "without records"),
         (sums(class_sums=steps([2, 2], [0, 0])), "second moments"),
         (sums(moments=steps(-1, 0, 4)), "second moments"),
@@ -102,7 +114,7 @@ def test_class_sums_alone_are_held_against_their_counts() -> None:
     ("moments", "reason"),
     [
         ([[1, 0, 4], [0, 0, 0]], ""),
-        ([1, 0, 4], "shapes"),
+        ([1, 0, 4], r"'class_moments': of shape \(2, 3\); it is int64\(3,\)"),
         ([[1, 0, 4], [0, 0, 1]], "without records"),
         ([[0, 0, 4], [0, 0, 0]], "second moments"),
         ([[1, 0, 10**6], [0, 0, 0]], "squared norm"),
@@ -122,11 +134,15 @@ def test_second_moments_of_each_class_are_held_against_its_sums(moments: list[An
         ({"counts": [[2, 1], [0, 1]]}, "one class for each"),
         ({"counts": [[0, 0], [0, 1]]}, "one class for each"),
         ({"counts": [[2e9, 0], [0, 1]]}, "one class for each"),
-        ({"counts": [[2, 0]]}, "shapes"),
-        ({"means": [[1, np.nan], [0, 1]]}, "not finite"),
-        ({"variances": [[1, -1], [0, 1]]}, "negative"),
+        ({"counts": [[2, 0]]}, r"'means': of shape \(G, 2\) with G = 1; it is float32\(2, 2\)"),
+        ({"counts": [[2, 0, 0], [0, 1, 0]]}, r"'counts': of shape \(G, 2\)"),
+        ({"variances": [[1], [1]]}, r"'variances': of shape \(G, 2\) with G = 2"),
+        ({"means": [[1, np.nan], [0, 1]]}, "'means': finite numbers"),
+        ({"counts": [[np.inf, 0], [0, 1]]}, "'counts': finite numbers"),
+        ({"counts": [[2, -1], [0, 1]]}, "'counts': finite numbers from 0 on"),
+        ({"variances": [[1, -1], [0, 1]]}, "'variances': finite numbers from 0 on"),
         ({"means": [[1e6, 0], [0, 1]]}, "squared norm"),
-        ({"more": [[1.0]]}, "shapes"),
+        ({"more": [[1.0]]}, "the arrays counts, means, variances, not"),
     ],
 )
 def test_mixtures_that_no_features_have_are_refused(changes: dict[str, Any], reason: str) -> None:
@@ -136,37 +152,82 @@ def test_mixtures_that_no_features_have_are_refused(changes: dict[str, Any], rea
         validate_reply(sums_order(sends="mixtures"), reply)
 
 
+@pytest.mark.parametrize("name", ["counts", "means", "variances"])
+def test_mixtures_in_another_precision_are_refused(name: str) -> None:
+    arrays = gaussians(2)
+    reply = replace(sums(), arrays={**arrays, name: arrays[name].astype(np.float64)})
+    with pytest.raises(InvalidReplyError, match=f"'{name}': an array of float32; it is float64"):
+        validate_reply(sums_order(sends="mixtures"), reply)
+
+
+def test_a_class_has_so_many_gaussians_and_a_mixture_at_least_one() -> None:
+    order = sums_order(sends="mixtures")
+    most = MOST_COMPONENTS * order.classes
+    validate_reply(order, replace(sums(), arrays=gaussians(most)))
+    with pytest.raises(InvalidReplyError, match=rf"'counts': at most .* bytes; it is float32\({most + 1}, 2\)"):
+        validate_reply(order, replace(sums(), arrays=gaussians(most + 1)))
+    with pytest.raises(InvalidReplyError, match=r"'counts': of shape \(G, 2\)"):
+        validate_reply(order, replace(sums(), arrays=gaussians(0)))
+
+
+def gaussians(count: int) -> dict[str, Any]:
+    """Of one class, with one record each."""
+    ones = np.ones((count, 2), np.float32)
+    return {"counts": ones * np.array([1, 0], np.float32), "means": ones, "variances": ones}
+
+
 def spoiled(value: float) -> dict[str, Any]:
     arrays = weights()
     arrays["parameters"][3] = value
     return arrays
 
 
+FLAT = {"parameters": np.ones(6, np.float32)}
 UPDATES = {
     "another client": ({"client": "b"}, "answers for 'b'"),
-    "another round": ({"round": 1}, "answers round 1, not 2"),
+    "another round": ({"round": 1}, "its round should be 2; it is 1"),
     "no records": ({"records": 0}, "claims 0 records"),
     "too many": ({"records": MAX_RECORDS + 1}, f"claims {MAX_RECORDS + 1} records"),
     "loss nan": ({"loss": float("nan")}, "its training diverged: the loss is nan"),
-    "no private noise": ({"noise": float("nan")}, "the noise it states for its training is out of range"),
-    "no rate": ({"rate": 0.0}, "the noise it states for its training is out of range"),
-    "endless training": ({"steps": MAX_STEPS + 1}, "the noise it states for its training is out of range"),
-    "no time": ({"seconds": float("nan")}, "claims to have trained for nan s"),
+    "endless loss": ({"loss": float("-inf")}, "its training diverged: the loss is -inf"),
+    "no private noise": ({"noise": float("nan")}, "its noise should be a number from 0 to 1.15292e+18; it is nan"),
+    "negative noise": ({"noise": -1e-9}, "its noise should be a number from 0 to"),
+    "endless noise": ({"noise": 2.0**61}, "its noise should be a number from 0 to"),
+    "no rate": ({"rate": 0.0}, "its rate should be a number from 2.22507e-308 to 1; it is 0.0"),
+    "more than all": ({"rate": 1.0 + 1e-9}, "its rate should be a number from 2.22507e-308 to 1"),
+    "endless training": (
+        {"steps": MAX_STEPS + 1},
+        "its steps should be an integer from 0 to 1000000; it is 1000001",
+    ),
+    "no steps": ({"steps": -1}, "its steps should be an integer from 0 to 1000000; it is -1"),
+    "no time": ({"seconds": float("nan")}, "its seconds should be a number from 0 to 1e+308; it is nan"),
+    "less than no time": ({"seconds": -1e-9}, "its seconds should be a number from 0 to 1e+308"),
+    "endless time": ({"seconds": float("inf")}, "its seconds should be a number from 0 to 1e+308; it is inf"),
     "counter": ({"weights": counted(4 + MAX_STEPS)}, "counters counts more than 1000000 steps in one round"),
     "largest counter": ({"weights": counted(2**63 - 1)}, "counters counts more than"),
-    "no array": ({"weights": {}}, "sends arrays [], expected ['counters', 'parameters']"),
-    "extra array": ({"weights": {**weights(), "x": np.ones(1)}}, "sends arrays ['counters', 'parameters', 'x']"),
+    "no array": ({"weights": {}}, "its weights should be arrays parameters, counters"),
+    "one array less": (
+        {"weights": FLAT},
+        "its weights should be the arrays parameters, counters, not 'parameters'",
+    ),
+    "extra array": (
+        {"weights": {**weights(), "x": np.ones(1)}},
+        "its weights should be the arrays parameters, counters, not 'parameters', 'counters', 'x'",
+    ),
     "shape": (
         {"weights": {**weights(), "parameters": np.ones(5, np.float32)}},
-        "parameters is float32(5,), expected float32(6,)",
+        "its weights should be 'parameters': of shape (6,); it is float32(5,)",
     ),
-    "dtype": ({"weights": {**weights(), "parameters": np.ones(6)}}, "parameters is float64(6,), expected float32(6,)"),
+    "dtype": (
+        {"weights": {**weights(), "parameters": np.ones(6)}},
+        "its weights should be 'parameters': an array of float32; it is float64(6,)",
+    ),
     "integers": (
         {"weights": {**weights(), "counters": np.ones(1, np.int32)}},
-        "counters is int32(1,), expected int64(1,)",
+        "its weights should be 'counters': an array of int64; it is int32(1,)",
     ),
-    "nan": ({"weights": spoiled(np.nan)}, "parameters has norm nan"),
-    "inf": ({"weights": spoiled(-np.inf)}, "parameters has norm inf"),
+    "nan": ({"weights": spoiled(np.nan)}, "its weights should be 'parameters': finite numbers"),
+    "inf": ({"weights": spoiled(-np.inf)}, "its weights should be 'parameters': finite numbers"),
     "huge": ({"weights": spoiled(1e6)}, "parameters has norm 1e+06; more than 4.9e+04 is not believed"),
 }
 
@@ -179,7 +240,6 @@ def test_updates_refused(name: str) -> None:
     assert fragment in str(caught.value)
 
 
-FLAT = {"parameters": np.ones(6, np.float32)}
 SCAFFOLD = train_order(method="scaffold", weights=FLAT, broadcast={"c": np.zeros(6, np.float32)})
 FEDNOVA = train_order(method="fednova", weights=FLAT, optimizer="sgd", momentum=0.9, batch_size=1)
 
@@ -200,7 +260,14 @@ EXTRAS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "missing": (SCAFFOLD, {}, "sends arrays ['parameters'], expected ['extra.c', 'parameters']"),
     "shape": (SCAFFOLD, {"c": np.ones(5, np.float32)}, "extra.c is float32(5,), expected float32(6,)"),
     "dtype": (SCAFFOLD, {"c": np.ones(6)}, "extra.c is float64(6,)"),
-    "nan": (SCAFFOLD, {"c": np.full(6, np.nan, np.float32)}, "extra.c has norm nan"),
+    "integers": (
+        SCAFFOLD,
+        {"c": np.ones(6, np.int64)},
+        "its extra should be 'c': an array of float32 or float64 or float16; it is int64(6,)",
+    ),
+    "many": (SCAFFOLD, dict.fromkeys("cdef", np.ones(1, np.float32)), "its extra should be at most 3 arrays"),
+    "large": (SCAFFOLD, {"c": np.ones(19, np.float32)}, "its extra should be at most 72 bytes"),
+    "nan": (SCAFFOLD, {"c": np.full(6, np.nan, np.float32)}, "its extra should be 'c': finite numbers"),
     "huge": (SCAFFOLD, {"c": np.full(6, 1e5, np.float32)}, "extra.c has norm 2.45e+05; more than 2.45e+04"),
     "endless": (FEDNOVA, {"a": np.array([1e7], np.float32)}, "extra.a has norm 1e+07; more than"),
 }
@@ -232,22 +299,31 @@ def test_the_limit_grows_with_what_was_sent() -> None:
 
 
 VALUES = np.array([1, 2], np.int64)
+POSITIVE = "should be a number above 0 and below 1.15292e+18; it is"
+INTEGERS = "its arrays should be 'values': an array of int64; it is"
+VECTOR = "its arrays should be 'values': of shape (2,); it is"
 RELEASES = {
     "scorer": ({"scorer": "logistic"}, "made by the scorer 'logistic'"),
-    "epsilon nan": ({"epsilon": float("nan")}, "not a positive number"),
-    "epsilon zero": ({"epsilon": 0.0}, "not a positive number"),
-    "no sensitivity": ({"sensitivity": 0.0}, "not a positive number"),
-    "too short": ({"arrays": {"values": VALUES[:1]}}, "not one vector of 2 integers"),
-    "a single number": ({"arrays": {"values": np.array(3)}}, "not one vector of 2 integers"),
-    "narrow integers": ({"arrays": {"values": VALUES.astype(np.int32)}}, "not one vector of 2 integers"),
-    "no values": ({"arrays": {}}, "not one vector of 2 integers"),
-    "more arrays": ({"arrays": {"values": VALUES, "raw": VALUES}}, "not one vector of 2 integers"),
-    "floats": ({"arrays": {"values": VALUES.astype(float)}}, "not one vector of 2 integers"),
-    "matrix": ({"arrays": {"values": VALUES[None]}}, "not one vector of 2 integers"),
-    "no noise": ({"scale": 0.0}, "not a positive number"),
-    "endless noise": ({"scale": float("inf")}, "not a positive number"),
-    "step zero": ({"step": 0.0}, "not a positive number"),
-    "step nan": ({"step": float("nan")}, "not a positive number"),
+    "epsilon nan": ({"epsilon": float("nan")}, f"its epsilon {POSITIVE} nan"),
+    "epsilon zero": ({"epsilon": 0.0}, f"its epsilon {POSITIVE} 0.0"),
+    "epsilon negative": ({"epsilon": -0.1}, f"its epsilon {POSITIVE} -0.1"),
+    "epsilon endless": ({"epsilon": 2.0**60}, f"its epsilon {POSITIVE} 1.152921504606847e+18"),
+    "no sensitivity": ({"sensitivity": 0.0}, f"its sensitivity {POSITIVE} 0.0"),
+    "endless sensitivity": ({"sensitivity": 2.0**60}, f"its sensitivity {POSITIVE} 1.152921504606847e+18"),
+    "too short": ({"arrays": {"values": VALUES[:1]}}, f"{VECTOR} int64(1,)"),
+    "a single number": ({"arrays": {"values": np.array(3)}}, f"{VECTOR} int64()"),
+    "narrow integers": ({"arrays": {"values": VALUES.astype(np.int32)}}, f"{INTEGERS} int32(2,)"),
+    "no values": ({"arrays": {}}, "its arrays should be arrays values"),
+    "more arrays": (
+        {"arrays": {"values": VALUES, "raw": VALUES}},
+        "its arrays should be the arrays values, not 'values', 'raw'",
+    ),
+    "floats": ({"arrays": {"values": VALUES.astype(float)}}, f"{INTEGERS} float64(2,)"),
+    "matrix": ({"arrays": {"values": VALUES[None]}}, f"{VECTOR} int64(1, 2)"),
+    "no noise": ({"scale": 0.0}, f"its scale {POSITIVE} 0.0"),
+    "endless noise": ({"scale": float("inf")}, f"its scale {POSITIVE} inf"),
+    "step zero": ({"step": 0.0}, f"its step {POSITIVE} 0.0"),
+    "step nan": ({"step": float("nan")}, f"its step {POSITIVE} nan"),
 }
 
 
@@ -259,31 +335,68 @@ def test_releases_refused(name: str) -> None:
     assert fragment in str(caught.value)
 
 
-GIVEN = {"epsilon": 0.1, "delta": 1e-5, "adjacency": "replace-one", "unit": "record", "entries": 1}
-ACCOUNTS: list[Any] = ["", "{", "[]", "1", {**GIVEN, "more": 1}, {}]
-ACCOUNTS += [{**GIVEN, "epsilon": value} for value in (-0.1, float("nan"), "much")]
+GIVEN = {**json.loads(ACCOUNT), "signature": 64 * "f"}
+NO_OBJECT = "its account should be a JSON object of at most 100000 characters"
+NO_ACCOUNT = r"its account should be a JSON object with epsilon \(float\), delta \(float\), adjacency \(str\), unit"
+OUT_OF_RANGE = "the account that it gives of its privacy is out of range"
+ACCOUNTS: list[tuple[Any, str]] = [(text, NO_OBJECT) for text in ("", "{", "[]", "1")]
+ACCOUNTS += [({}, NO_ACCOUNT), ({**GIVEN, "more": 1}, NO_ACCOUNT)]
+ACCOUNTS += [({name: value for name, value in GIVEN.items() if name != missing}, NO_ACCOUNT) for missing in GIVEN]
 ACCOUNTS += [
-    {**GIVEN, "delta": 0.0},
-    {**GIVEN, "adjacency": "x"},
-    {**GIVEN, "unit": "family"},
-    {**GIVEN, "entries": -1},
+    ({**GIVEN, "epsilon": "much"}, NO_ACCOUNT),
+    ({**GIVEN, "epsilon": 1}, NO_ACCOUNT),
+    ({**GIVEN, "entries": 1.0}, NO_ACCOUNT),
+    ({**GIVEN, "entries": True}, NO_ACCOUNT),
+    ({**GIVEN, "adjacency": "\x1b[2K"}, "its account should be a JSON object of printable text"),
+    ({**GIVEN, "epsilon": -0.1}, OUT_OF_RANGE),
+    ({**GIVEN, "epsilon": float("nan")}, OUT_OF_RANGE),
+    ({**GIVEN, "delta": 0.0}, OUT_OF_RANGE),
+    ({**GIVEN, "delta": 1.0}, OUT_OF_RANGE),
+    ({**GIVEN, "delta": float("nan")}, OUT_OF_RANGE),
+    ({**GIVEN, "adjacency": "x"}, OUT_OF_RANGE),
+    ({**GIVEN, "unit": "family"}, OUT_OF_RANGE),
+    ({**GIVEN, "entries": -1}, OUT_OF_RANGE),
+    ({**GIVEN, "entries": 2**40}, OUT_OF_RANGE),
+    ({**GIVEN, "signature": 65 * "f"}, OUT_OF_RANGE),
+]
+WITH_ACCOUNTS = [
+    (prepare_order(), release),
+    (train_order(), update),
+    (sums_order(), lambda account: replace(sums(), account=account)),
+    (sum_order(step="masked"), masked),
 ]
 
 
-@pytest.mark.parametrize("told", ACCOUNTS, ids=str)
-@pytest.mark.parametrize(("order", "reply"), [(prepare_order(), release), (train_order(), update)])
-def test_an_account_that_means_nothing_is_refused(order: Any, reply: Any, told: Any) -> None:
-    with pytest.raises(InvalidReplyError, match="the account that it gives of its privacy"):
-        validate_reply(order, reply(account=told if isinstance(told, str) else json.dumps(told)))
+def in_words(account: Any) -> str:
+    return account if isinstance(account, str) else json.dumps(account)
+
+
+@pytest.mark.parametrize(("told", "reason"), ACCOUNTS, ids=in_words)
+@pytest.mark.parametrize(("order", "reply"), WITH_ACCOUNTS, ids=lambda value: type(value).__name__)
+def test_an_account_that_means_nothing_is_refused(order: Any, reply: Any, told: Any, reason: str) -> None:
+    with pytest.raises(InvalidReplyError, match=reason):
+        validate_reply(order, reply(account=in_words(told)))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, float("inf")])
+@pytest.mark.parametrize(("order", "reply"), WITH_ACCOUNTS, ids=lambda value: type(value).__name__)
+def test_an_honest_account_passes(order: Any, reply: Any, epsilon: float) -> None:
+    validate_reply(order, reply(account=in_words({**GIVEN, "epsilon": epsilon})))
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"adjacency": "x"}, {"calibration": "trust me"}, {"delta": float("nan")}, {"delta": 0.0}, {"delta": 1.0}],
+    ("changes", "reason"),
+    [
+        ({"adjacency": "x"}, "states its budget for the adjacency 'x', which is not known"),
+        ({"calibration": "trust me"}, "states its budget for the calibration 'trust me', which is not known"),
+        ({"delta": float("nan")}, "its delta should be a number above 0 and below 1; it is nan"),
+        ({"delta": 0.0}, "its delta should be a number above 0 and below 1; it is 0.0"),
+        ({"delta": 1.0}, "its delta should be a number above 0 and below 1; it is 1.0"),
+    ],
     ids=str,
 )
-def test_a_budget_that_means_nothing_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(InvalidReplyError):
+def test_a_budget_that_means_nothing_is_refused(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidReplyError, match=reason):
         validate_reply(prepare_order(), release(**changes))
 
 
@@ -387,33 +500,34 @@ def test_more_records_than_were_summed_are_not_claimed_without_a_trace() -> None
         validate_reply(order, replace(honest, records=500), bounds=bound_function(SCORERS[0]))
 
 
-# A client's half of the ensemble
+# A client's part of the ensemble
 
 
 TEACHING = train_order(classes=3, teaching=Teaching("f00d", 4).to_json())
 ONE = 2**ENSEMBLE_BITS
 
 
-def half(**changes: Any) -> dict[str, Any]:
+def part(**changes: Any) -> dict[str, Any]:
     honest = Ensemble.of(np.linspace(-5, 5, 12).reshape(4, 3), np.array([1e-8, 0.1, 0.5, 1.0]))
     return {**honest.to_arrays(), **changes}
 
 
-def test_an_honest_half_passes_and_nobody_teaches_unasked() -> None:
-    validate_reply(TEACHING, update(ensemble=half()))
-    for order, arrays in ((TEACHING, {}), (train_order(classes=3), half())):
-        with pytest.raises(InvalidReplyError, match="half of the ensemble"):
-            validate_reply(order, update(ensemble=arrays))
+def test_an_honest_part_passes_and_nobody_teaches_unasked() -> None:
+    validate_reply(TEACHING, update(ensemble=part()))
+    with pytest.raises(InvalidReplyError, match="its ensemble should be arrays logits, mass, squares"):
+        validate_reply(TEACHING, update(ensemble={}))
+    with pytest.raises(InvalidReplyError, match="its ensemble should be empty, not 'logits', 'mass', 'squares'"):
+        validate_reply(train_order(classes=3), update(ensemble=part()))
 
 
 def with_entry(name: str, value: int) -> dict[str, Any]:
-    """One entry of the honest half is another."""
-    arrays = {key: array.copy() for key, array in half().items()}
+    """One entry of the honest part is another."""
+    arrays = {key: array.copy() for key, array in part().items()}
     arrays[name].flat[-1] = value
     return arrays
 
 
-HALVES = {
+PARTS = {
     "no weight": (with_entry("mass", 0), "teacher weights"),
     "negative weight": (with_entry("mass", -1), "teacher weights"),
     "more than one": (with_entry("mass", ONE + 1), "teacher weights"),
@@ -422,16 +536,19 @@ HALVES = {
     "large logit": (with_entry("logits", ONE * 2**19), "logits exceed"),
     "smallest logit": (with_entry("logits", -(2**63)), "logits exceed"),
     "largest logit": (with_entry("logits", 2**63 - 1), "logits exceed"),
-    "other rows": (half(mass=np.ones(5, np.int64)), "shapes"),
-    "other classes": (half(logits=np.ones((4, 2), np.int64)), "shapes"),
-    "reals": (half(mass=np.ones(4)), "64-bit integers"),
-    "32 bits": (half(mass=np.ones(4, np.int32)), "64-bit integers"),
-    "one more": (half(more=np.ones(4, np.int64)), "shapes"),
+    "other rows": (part(mass=np.ones(5, np.int64)), r"'mass': of shape \(4,\); it is int64\(5,\)"),
+    "other classes": (part(logits=np.ones((4, 2), np.int64)), r"'logits': of shape \(4, 3\); it is int64\(4, 2\)"),
+    "reals": (part(mass=np.ones(4)), r"'mass': an array of int64; it is float64\(4,\)"),
+    "32 bits": (part(mass=np.ones(4, np.int32)), r"'mass': an array of int64; it is int32\(4,\)"),
+    "one more": (
+        part(more=np.ones(4, np.int64)),
+        "the arrays logits, mass, squares, not 'logits', 'mass', 'squares', 'm",
+    ),
 }
 
 
-@pytest.mark.parametrize("kind", HALVES)
-def test_a_half_that_cannot_be_is_refused(kind: str) -> None:
-    arrays, reason = HALVES[kind]
+@pytest.mark.parametrize("kind", PARTS)
+def test_a_part_that_cannot_be_is_refused(kind: str) -> None:
+    arrays, reason = PARTS[kind]
     with pytest.raises(InvalidReplyError, match=reason):
         validate_reply(TEACHING, update(ensemble=arrays))

@@ -10,6 +10,7 @@ from scipy.stats import multivariate_normal
 from fedaux.config.methods import allowed_sums
 from fedaux.config.parsing import ConfigError
 from fedaux.data.records import Records
+from fedaux.messages.replies import sums_shapes
 from fedaux.methods.analytic_heads import (
     PENALTIES,
     SUM_BITS,
@@ -23,7 +24,6 @@ from fedaux.methods.analytic_heads import (
     nearest_mean_head,
     ridge_head,
     shrunk,
-    sums_shapes,
     within_covariance,
 )
 from fedaux.models import HeadFeatures

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import softmax
 
+from fedaux.core.arrays import Arrays
 from fedaux.core.io import temporary_array
-from fedaux.core.messages import Arrays
 from fedaux.methods import contribution as aggregate
 from fedaux.methods.contribution import Contribution, Ensemble, FixedSum, ModelSum
 

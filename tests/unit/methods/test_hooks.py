@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedaux.config.methods import METHODS, PAPER
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.methods.hooks import Hooks, LocalWork, Vector, hooks_of, next_model, with_extra, without_extra
 
 MODEL = {"parameters": np.arange(3, dtype=np.float32), "buffers": np.ones(2, np.float32), "counters": np.array([4])}

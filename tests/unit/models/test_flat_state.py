@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.messages import Arrays
+from fedaux.core.arrays import Arrays
 from fedaux.models import Prototype, build, flatten_state, load_state, state_sizes
 from helpers.networks import IMAGES
 

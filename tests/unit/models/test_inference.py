@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.arrays import fingerprint_arrays
 from fedaux.data.records import Records
 from fedaux.models import HeadFeatures, build, flatten_state, linear_head
 from fedaux.models.inference import (
@@ -20,7 +21,6 @@ from fedaux.models.inference import (
     block_rows,
     cached_fingerprint,
     fingerprint,
-    fingerprint_arrays,
     measure,
     predict,
     predict_batches,

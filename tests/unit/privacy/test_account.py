@@ -1,22 +1,30 @@
 """A client's account: entered before a record is read, composed into one total, and never exceeded."""
 
+import hashlib
 import json
 import math
 import shutil
 import stat
+import tempfile
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fedaux.client.releases import from_bytes, to_bytes
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, FederationConfig, PrivacyConfig
-from fedaux.core.messages import Account, Release
+from fedaux.core.accounts import Account
+from fedaux.core.io import write_atomically
+from fedaux.messages import Release
 from fedaux.privacy.account import (
     FILE,
     KEY_FILE,
@@ -46,8 +54,8 @@ def never() -> Release:
     raise AssertionError("private records were read")
 
 
-def untrained(_: Mechanism) -> bytes:
-    raise AssertionError("private records were trained on")
+def undrawn(mechanism: Mechanism, read: object) -> bytes:
+    raise AssertionError("noise was drawn")
 
 
 def unplanned(_: list[Entry]) -> Mechanism:
@@ -64,9 +72,21 @@ def store(folder: Path, **privacy: Any) -> BudgetStore:
 
 
 def release(
-    folder: Path, request: str, make: Any = made, known_entries: int = 0, signature: str = "", **privacy: Any
+    folder: Path,
+    request: str,
+    read: Any = made,
+    known_entries: int = 0,
+    signature: str = "",
+    *,
+    mechanism: Mechanism = RELEASE_MECHANISM,
+    draw: Any = lambda _, item: to_bytes(item),
+    **privacy: Any,
 ) -> Release:
-    return store(folder, **privacy).release(request, RELEASE_MECHANISM, make, known_entries, signature)
+    """Release what `read` returns, as a client does."""
+    account = store(folder, **privacy)
+    path = folder / f"release-{request}.json"
+    content = account.answer(request, path, lambda _: mechanism, read, draw, known_entries, signature)
+    return replace(from_bytes(content), account=account.account().to_json())
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -113,7 +133,7 @@ def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(tmp_
     with pytest.raises(BudgetError, match="has 1 entries, but the server has heard of 2: this is an old copy"):
         release(old, "x", never, **known_entries)
     with pytest.raises(BudgetError, match="old copy"):
-        store(old).train("x", old / "model", lambda entries: TRAINING, untrained, **known_entries)
+        store(old).answer("y", old / "model", lambda entries: TRAINING, never, undrawn, 2, told.signature)
     assert facts(release(old, "x", never, known_entries=1)) == facts(made())
     assert facts(release(vault, "x", never, **known_entries)) == facts(made())
 
@@ -155,7 +175,7 @@ def test_an_answer_that_was_lost_is_not_drawn_again_for_nothing(tmp_path: Path) 
 @pytest.mark.parametrize("change", [{"adjacency": "add-remove", "declared_records": 9}, {"unit": "person"}], ids=str)
 def test_one_account_keeps_one_promise(tmp_path: Path, change: dict[str, Any]) -> None:
     release(tmp_path, "x")
-    with pytest.raises(BudgetError, match="what one promise cost cannot be expressed in terms of another"):
+    with pytest.raises(BudgetError, match="What one promise cost cannot be expressed in terms of another"):
         release(tmp_path, "x", never, **change)
 
 
@@ -180,16 +200,33 @@ def test_names_that_read_the_same_records_share_an_account(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("error", [RuntimeError("not solved"), KeyboardInterrupt()], ids=["error", "interrupt"])
-def test_a_failed_attempt_counts_but_may_be_repeated(tmp_path: Path, error: BaseException) -> None:
+def test_a_failed_attempt_to_read_counts_but_may_be_repeated(tmp_path: Path, error: BaseException) -> None:
     def fail() -> Release:
         raise error
 
-    with pytest.raises(type(error)):
-        release(tmp_path, "x", fail)
+    for _ in range(2):
+        with pytest.raises(type(error)):
+            release(tmp_path, "x", fail)
     with pytest.raises(BudgetError):
         release(tmp_path, "y", never)
     assert facts(release(tmp_path, "x", made)) == facts(made())
     assert facts(release(tmp_path, "x", never)) == facts(made())
+    assert [line.get("steps") for line in lines(tmp_path)] == [None, 1, 0]
+
+
+def test_a_release_that_fails_once_noise_was_drawn_is_spent(tmp_path: Path) -> None:
+    """Whether it fails may depend on what was drawn."""
+
+    def fail(mechanism: Mechanism, item: Release) -> bytes:
+        raise RuntimeError("not solved")
+
+    with pytest.raises(RuntimeError, match="not solved"):
+        release(tmp_path, "x", draw=fail)
+    assert [line.get("steps") for line in lines(tmp_path)] == [None, 1, 0]
+    assert not list(tmp_path.glob("release-*.json"))
+    with pytest.raises(BudgetError, match="another release is refused"):
+        release(tmp_path, "x", never)
+    assert Account.from_json(release(tmp_path, "x", epsilon_total=0.15).account).entries == 2
 
 
 def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path) -> None:
@@ -202,7 +239,7 @@ def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path
         "values": [2**62, -(2**62), 0],
     }
     head, entry, drawn = lines(tmp_path)
-    assert drawn == {**entry, "steps": 0}
+    assert drawn == {**entry, "steps": 0, "answer": hashlib.sha256(visible[2].read_bytes()).hexdigest()}
     assert head == {"adjacency": "replace-one", "unit": "record"}
     noise = RELEASE_MECHANISM.noise_multiplier
     assert entry == {
@@ -213,6 +250,7 @@ def test_the_files_are_complete_readable_and_for_their_owner_only(tmp_path: Path
         "size": 3,
         "grid": 2.0**16,
         "unsafe": False,
+        "answer": "",
     }
 
 
@@ -261,8 +299,9 @@ def test_a_request_is_on_disk_before_a_record_is_read_and_a_release_before_it_is
     assert facts(release(tmp_path, "x", lambda: made((1, 2)))) == facts(made((1, 2)))  # the first was never seen
     (path,) = tmp_path.glob("release-*.json")
     path.write_text("{")
-    with pytest.raises(ValueError, match="Expecting"):  # a damaged one is not made again
+    with pytest.raises(BudgetError, match="another release is refused"):  # a damaged one would be paid for again
         release(tmp_path, "x", never)
+    assert path.read_text() == "{"  # and what is refused deletes nothing
 
 
 def test_a_line_that_was_not_finished_was_not_spent_and_is_removed_by_the_next_order(tmp_path: Path) -> None:
@@ -291,39 +330,38 @@ def test_an_attempt_that_failed_is_taken_up_again_at_the_noise_of_its_entry_and_
     def fails() -> Release:
         raise OSError("the disk is gone")
 
-    for spend in (
-        replace(RELEASE_MECHANISM, noise_multiplier=2 * RELEASE_MECHANISM.noise_multiplier, size=10**9),
-        RELEASE_MECHANISM,
-        RELEASE_MECHANISM,
-    ):
+    half = replace(RELEASE_MECHANISM, noise_multiplier=2 * RELEASE_MECHANISM.noise_multiplier)
+    for spend in (replace(half, size=10**9), RELEASE_MECHANISM, RELEASE_MECHANISM):
         with pytest.raises(OSError, match="gone"):
-            store(tmp_path, epsilon_total=1.0).release("x", spend, fails)
+            release(tmp_path, "x", fails, mechanism=spend, epsilon_total=1.0)
     assert len(lines(tmp_path)) == 1 + 2
     assert facts(release(tmp_path, "x", epsilon_total=1.0)) == facts(made())
-    assert facts(store(tmp_path).release("x", replace(RELEASE_MECHANISM, size=5), never)) == facts(
-        made()
-    )  # it is stored by now
+    other = replace(RELEASE_MECHANISM, size=5)
+    assert facts(release(tmp_path, "x", never, mechanism=other)) == facts(made())  # it is stored by now
     assert len(lines(tmp_path)) == 1 + 2 + 1
     next(tmp_path.glob("release-*.json")).unlink()
     with pytest.raises(OSError, match="gone"):  # a cheaper attempt does not pay for a second answer at the old noise
-        store(tmp_path, epsilon_total=1.0).release(
-            "x", replace(RELEASE_MECHANISM, noise_multiplier=2 * RELEASE_MECHANISM.noise_multiplier), fails
-        )
+        release(tmp_path, "x", fails, mechanism=half, epsilon_total=1.0)
     release(tmp_path, "x", epsilon_total=1.0)
     assert [line.get("steps") for line in lines(tmp_path)] == [None, 1, 1, 0, 1, 1, 0]
 
 
-def train(folder: Path, make: Any, plan: Any = lambda _: TRAINING, request: str = "round 1", **privacy: Any) -> bytes:
+def train(
+    folder: Path, draw: Any, request: str = "round 1", read: Any = lambda: None, plan: Any = None, **privacy: Any
+) -> bytes:
     """The model of this request, as it can be sent."""
-    store(folder, **{"epsilon_total": 1.0, **privacy}).train(request, folder / request, plan, make)
-    return (folder / request).read_bytes()
+    chosen = plan or (lambda entries: TRAINING)
+    account = store(folder, **{"epsilon_total": 1.0, **privacy})
+    answer = account.answer(request, folder / request, chosen, read, draw)
+    assert (folder / request).read_bytes() == answer
+    return answer
 
 
 def test_the_same_training_is_paid_for_once_and_its_model_stays(tmp_path: Path) -> None:
-    assert train(tmp_path, lambda mechanism: b"a model") == b"a model"
-    assert train(tmp_path, untrained, unplanned) == b"a model"
+    assert train(tmp_path, lambda mechanism, read: b"a model") == b"a model"
+    assert train(tmp_path, undrawn, read=never, plan=unplanned) == b"a model"
     assert store(tmp_path).account().entries == 1
-    assert train(tmp_path, lambda mechanism: b"another", request="round 2") == b"another"
+    assert train(tmp_path, lambda mechanism, read: b"another", request="round 2") == b"another"
     assert store(tmp_path).account().entries == 2
 
 
@@ -331,57 +369,233 @@ class Killed(BaseException):
     """A process that ends here."""
 
 
-def test_a_killed_training_goes_on_at_the_noise_of_its_entry(tmp_path: Path) -> None:
-    def killed(mechanism: Mechanism) -> bytes:
+@pytest.mark.parametrize("stage", ["read", "draw"])
+def test_a_killed_training_goes_on_at_the_noise_of_its_entry(tmp_path: Path, stage: str) -> None:
+    def killed(*_: Any) -> bytes:
         assert lines(tmp_path)[-1]["steps"] == TRAINING.steps  # entered first
         raise Killed
 
     for _ in range(3):
         with pytest.raises(Killed):
-            train(tmp_path, killed)
+            train(tmp_path, **{"draw": undrawn, stage: killed})
     drawn: list[Mechanism] = []
-    train(tmp_path, lambda mechanism: drawn.append(mechanism) or b"a model", unplanned)  # type: ignore[func-returns-value]
+
+    def draw(mechanism: Mechanism, read: object) -> bytes:
+        drawn.append(mechanism)
+        return b"a model"
+
+    train(tmp_path, draw)
     assert drawn == [TRAINING]
     assert [line.get("steps") for line in lines(tmp_path)] == [None, 2, 0]
+
+
+def test_the_noise_is_planned_as_if_an_attempt_that_left_nothing_had_not_been(tmp_path: Path) -> None:
+    """Else the noise of the next attempt would be another, and it would be paid for again."""
+    seen: list[list[str]] = []
+
+    def plan(entries: list[Entry]) -> Mechanism:
+        seen.append([entry.request for entry in entries])
+        return TRAINING
+
+    for request in ("round 1", "round 2"):
+        for _ in range(2):
+            with pytest.raises(Killed):
+                train(tmp_path, undrawn, request, read=kill, plan=plan)
+        train(tmp_path, lambda mechanism, read: b"a model", request, plan=plan)
+    assert seen == [[]] * 3 + [["round 1"]] * 3
+
+
+def kill() -> None:
+    raise Killed
+
+
+def killed_at_closing(patch: pytest.MonkeyPatch, folder: Path, request: str, content: bytes) -> None:
+    """Play an attempt whose process is killed when its answer is written and its entry not yet closed."""
+
+    def draw(mechanism: Mechanism, read: object) -> bytes:
+        patch.setattr(BudgetStore, "_append", lambda self, entry: kill())
+        return content
+
+    append = BudgetStore._append
+    with pytest.raises(Killed):
+        train(folder, draw, request)
+    patch.setattr(BudgetStore, "_append", append)
+
+
+def ask_elsewhere(folder: Path, content: bytes) -> bytes:
+    """Answer the question of round 1 in another place, as the next attempt of a secure sum does."""
+    account = store(folder, epsilon_total=1.0)
+    return account.answer("round 1", folder / "elsewhere", lambda _: TRAINING, lambda: None, lambda *_: content)
 
 
 def test_a_model_that_was_stored_when_the_process_ended_is_the_one_that_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ends(self: BudgetStore, entry: Entry) -> None:
-        raise Killed
-
-    append = BudgetStore._append
-    with pytest.raises(Killed):
-        train(tmp_path, lambda _: monkeypatch.setattr(BudgetStore, "_append", ends) or b"a model")  # type: ignore[func-returns-value]
-    monkeypatch.setattr(BudgetStore, "_append", append)
-    assert train(tmp_path, untrained, unplanned) == b"a model"
+    killed_at_closing(monkeypatch, tmp_path, "round 1", b"a model")
+    assert train(tmp_path, undrawn, read=never) == b"a model"
     assert [line.get("steps") for line in lines(tmp_path)] == [None, 2, 0]
+
+
+def test_what_was_stored_at_less_noise_is_not_sent_at_the_price_of_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_at_closing(monkeypatch, tmp_path, "round 1", b"little noise")
+    ask_elsewhere(tmp_path, b"of another place")
+    cheaper = replace(TRAINING, noise_multiplier=2 * TRAINING.noise_multiplier)
+    with pytest.raises(Killed):
+        train(tmp_path, undrawn, read=kill, plan=lambda _: cheaper)
+    assert train(tmp_path, lambda *_: b"much noise", plan=lambda _: cheaper) == b"much noise"
+
+
+def test_a_stored_model_that_was_changed_is_not_sent(tmp_path: Path) -> None:
+    train(tmp_path, lambda mechanism, read: b"a model")
+    (tmp_path / "round 1").write_bytes(b"a model that was swapped")
+    assert train(tmp_path, lambda mechanism, read: b"another") == b"another"
+    assert store(tmp_path).account().entries == 2
+
+
+def test_one_entry_serves_one_of_two_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts of a secure sum are one question with answers in two places: an open entry must not pay for both."""
+    killed_at_closing(monkeypatch, tmp_path, "round 1", b"of the first attempt")
+    assert ask_elsewhere(tmp_path, b"second") == b"second"
+    assert train(tmp_path, lambda *_: b"first again") == b"first again"
+    assert [line.get("steps") for line in lines(tmp_path)] == [None, 2, 0, 2, 0]
 
 
 def test_training_that_fails_by_itself_is_another_round_when_it_is_repeated(tmp_path: Path) -> None:
     """Whether it fails may depend on what was drawn: to draw again and again under one entry would reveal more."""
 
-    def fails(mechanism: Mechanism) -> bytes:
+    def fails(mechanism: Mechanism, read: object) -> bytes:
         raise ValueError("the noisy sum has a sign that somebody asked for")
 
     with pytest.raises(ValueError, match="somebody asked for"):
         train(tmp_path, fails)
-    train(tmp_path, lambda mechanism: b"a model")
+    train(tmp_path, lambda mechanism, read: b"a model")
     assert [line.get("steps") for line in lines(tmp_path)] == [None, 2, 0, 2, 0]
+
+
+def test_what_cannot_be_planned_costs_nothing(tmp_path: Path) -> None:
+    def plan(entries: list[Entry]) -> Mechanism:
+        raise ValueError("the order does not fit")
+
+    with pytest.raises(ValueError, match="does not fit"):
+        train(tmp_path, undrawn, read=never, plan=plan)
+    assert not (tmp_path / FILE).exists()
 
 
 @pytest.mark.parametrize("gone", ["model", "account"])
 def test_a_model_that_the_account_does_not_vouch_for_is_paid_for_again(tmp_path: Path, gone: str) -> None:
-    train(tmp_path, lambda mechanism: b"first")
+    train(tmp_path, lambda mechanism, read: b"first")
     (tmp_path / {"model": "round 1", "account": FILE}[gone]).unlink()
-    assert train(tmp_path, lambda mechanism: b"second") == b"second"
+    assert train(tmp_path, lambda mechanism, read: b"second") == b"second"
     assert store(tmp_path).account().entries == {"model": 2, "account": 1}[gone]
 
 
 def test_a_model_with_seeded_noise_is_none_for_settings_without_a_seed(tmp_path: Path) -> None:
-    train(tmp_path, lambda mechanism: b"seeded", unsafe_seed=1)
-    assert train(tmp_path, lambda mechanism: b"private") == b"private"
+    train(tmp_path, lambda mechanism, read: b"seeded", unsafe_seed=1)
+    assert train(tmp_path, lambda mechanism, read: b"private") == b"private"
+
+
+FATES = [
+    "not planned",
+    "not read",
+    "killed while reading",
+    "not drawn",
+    "killed while drawing",
+    "not stored",
+    "killed once stored",
+    "answered",
+    "lost",  # from the disk, later
+]
+
+
+@dataclass
+class Naive:
+    """One request, by the rule in words: an entry from which nothing left serves the next attempt."""
+
+    cost: int = 0
+    open: bool = False  # an entry was made, and nothing has left
+    stored: bool = False
+
+    def attempt(self, fate: str) -> None:
+        if fate == "lost":
+            self.stored = False
+        elif self.stored:
+            self.open = self.open and fate == "killed once stored"
+        elif fate != "not planned":
+            self.cost += not self.open
+            self.open = fate not in ("not drawn", "answered")
+            self.stored = fate in ("killed once stored", "answered")
+
+
+class Failed(Exception):
+    """An attempt that went wrong."""
+
+
+class KilledOnceStored(BudgetStore):
+    """A store whose process is killed before it closes an entry."""
+
+    def _append(self, entry: Entry) -> None:
+        if entry.steps == 0:
+            raise Killed
+        super()._append(entry)
+
+
+@given(st.lists(st.tuples(st.sampled_from("xy"), st.sampled_from(FATES)), max_size=12))
+def test_what_attempts_cost_is_what_the_rule_says(attempts: list[tuple[str, str]]) -> None:
+    """Against a naive model, for every sequence of faults; what was answered once never changes while it is stored."""
+    expected = {"x": Naive(), "y": Naive()}
+    answers: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number, (request, fate) in enumerate(attempts):
+            expected[request].attempt(fate)
+            if fate == "lost":
+                (folder / request).unlink(missing_ok=True)
+                answers.pop(request, None)
+                continue
+            answer = attempt(folder, request, fate, f"answer {number}".encode())
+            if answer:
+                assert answers.setdefault(request, answer) == answer
+            found = Counter(entry.request for entry in read_account(folder)[1] if entry.steps > 0)
+            assert found == {name: one.cost for name, one in expected.items() if one.cost}
+
+
+def attempt(folder: Path, request: str, fate: str, content: bytes) -> bytes:
+    """Ask once; the answer, or nothing if there was none."""
+
+    def when(wanted: str, error: type[BaseException]) -> None:
+        if fate == wanted:
+            raise error
+
+    def plan(entries: list[Entry]) -> Mechanism:
+        when("not planned", Failed)
+        return Mechanism(100.0)
+
+    def read() -> None:
+        when("not read", Failed)
+        when("killed while reading", Killed)
+
+    def draw(mechanism: Mechanism, data: None) -> bytes:
+        when("not drawn", Failed)
+        when("killed while drawing", Killed)
+        return content
+
+    def full(path: Path, data: bytes, private: bool = False) -> None:
+        if path.name == request:
+            raise OSError("disk full")
+        write_atomically(path, data, private)
+
+    kind = KilledOnceStored if fate == "killed once stored" else BudgetStore
+    with pytest.MonkeyPatch.context() as patch:
+        if fate == "not stored":
+            patch.setattr("fedaux.privacy.account.write_atomically", full)
+        try:
+            return kind(folder, replace(PRIVACY, epsilon_total=50.0)).answer(
+                request, folder / request, plan, read, draw
+            )
+        except (Failed, Killed, OSError):
+            return b""
 
 
 def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
@@ -407,7 +621,7 @@ def test_a_key_that_is_not_whole_is_none(tmp_path: Path, left: bytes | None) -> 
 @pytest.mark.parametrize("missing", [1, 3])
 def test_nothing_is_left_and_the_count_is_what_the_server_has_heard(tmp_path: Path, missing: int) -> None:
     account = store(tmp_path, epsilon_total=1.0)
-    account.train("x", tmp_path / "model", lambda entries: Mechanism(20.0), lambda mechanism: b"")
+    account.answer("training x", tmp_path / "model", lambda entries: Mechanism(20.0), made, lambda *_: b"")
     before = account.account()
     assert account.write_off(1 + missing) == missing
     after = account.account()
@@ -416,8 +630,8 @@ def test_nothing_is_left_and_the_count_is_what_the_server_has_heard(tmp_path: Pa
     assert after.entries == 1 + missing
     assert [entry.request for entry in read_account(tmp_path)[1] if entry.steps > 0][1:] == [LOST] * missing
     with pytest.raises(BudgetError, match="training is refused"):
-        account.train("y", tmp_path / "other", lambda entries: Mechanism(1000.0), lambda mechanism: b"")
-    account.train("x", tmp_path / "model", unplanned, untrained, 1 + missing)
+        account.answer("training y", tmp_path / "other", lambda entries: Mechanism(1000.0), never, undrawn)
+    account.answer("training x", tmp_path / "model", unplanned, never, undrawn, 1 + missing)
 
 
 def test_a_vault_that_is_gone_altogether_is_written_off_once(tmp_path: Path) -> None:
@@ -437,8 +651,8 @@ SCORES, TRAINED = release_mechanism(2, PRIVACY), Mechanism(6.0, 1.0, 3, 650)
 
 def site_account(folder: Path, **privacy: int) -> SiteAccount:
     account = store(folder, epsilon_total=3.0, **privacy)
-    account.release("x", SCORES, made)
-    account.train("round 1", folder / "model", lambda entries: TRAINED, lambda mechanism: b"model")
+    account.answer("x", folder / "scores", lambda entries: SCORES, made, lambda *_: b"scores")
+    account.answer("training round 1", folder / "model", lambda entries: TRAINED, made, lambda *_: b"model")
     return SiteAccount.read(folder, PRIVACY.delta)
 
 

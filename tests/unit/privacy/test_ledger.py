@@ -1,6 +1,7 @@
 """Everything that leaves a client is classified; the statement repeats what clients account for, never less."""
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,9 +11,25 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from fedaux.core.messages import Account, Failure, Hello, Release, Reply, Subtotal
+from fedaux.core.accounts import Account
+from fedaux.core.failures import Failure
 from fedaux.core.results import PrivateTraining, RoundResult
-from fedaux.privacy.ledger import COVERED, DISCLOSED_FIELDS, PUBLIC, UNPROTECTED, Ledger, SecureSums, disclosures
+from fedaux.messages import (
+    Consent,
+    Disclosure,
+    Hello,
+    Masked,
+    Release,
+    Reply,
+    Subtotal,
+    SumReply,
+    Sums,
+    Update,
+    fields_of,
+)
+from fedaux.messages.declaration import REPLIES
+from fedaux.messages.replies import COVERED, PUBLIC, SIDE_CHANNELS, UNPROTECTED
+from fedaux.privacy.ledger import Ledger, SecureSums, disclosed_by, disclosures
 
 
 def release(client: str = "a") -> Release:
@@ -31,11 +48,38 @@ def ledger(*accounts: Account, history: Sequence[RoundResult] = (), awaiting_rep
 
 
 def test_everything_that_crosses_is_classified() -> None:
-    """A new field of a reply must be said to be public, covered or not covered before it can be added."""
+    """A new reply, or a new field of one, is in what the statement of some run lists."""
     replies = {Hello, *get_args(Reply)} - {Failure, Subtotal}  # these are made by servers
-    assert set(DISCLOSED_FIELDS) == replies
+    assert set(REPLIES) == replies
+    listed: dict[str, set[str]] = {}
+    for private, sums, secure in itertools.product((False, True), repeat=3):
+        for what, how in disclosures(private, sums, secure):
+            listed.setdefault(what, set()).add(how)
     for kind in replies:
-        assert set(DISCLOSED_FIELDS[kind]) == {field.name for field in dataclasses.fields(kind)}, kind.__name__
+        assert [field.name for field in fields_of(kind)] == [field.name for field in dataclasses.fields(kind)]
+        for told in disclosed_by(kind):
+            assert listed[told.what] == {told.plain.value, told.private.value}, kind.__name__
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("sums", [False, True])
+def test_a_run_lists_what_its_replies_tell_and_no_more(sums: bool, secure: bool) -> None:
+    kinds: list[type] = [Hello, Consent]
+    kinds += [SumReply, Masked] if secure else [Release, Update, *([Sums] if sums else [])]
+    told = {field.marks.disclosure.what for kind in kinds for field in fields_of(kind)}  # type: ignore[union-attr]
+    beside = {item.what for item in SIDE_CHANNELS}
+    for private in (False, True):
+        assert {what for what, _ in disclosures(private, sums, secure)} == told | beside
+    assert {item.what for item in disclosed_by(*kinds)} == told
+
+
+def test_what_is_told_twice_is_told_alike() -> None:
+    """A statement has one line for what several replies tell: none of them may be worse protected than it says."""
+    protections: dict[str, set[Disclosure]] = {}
+    for kind in REPLIES:
+        for item in disclosed_by(kind):
+            protections.setdefault(item.what, set()).add(item)
+    assert [what for what, items in protections.items() if len(items) > 1] == []
 
 
 def test_private_training_covers_the_models_and_silences_what_is_beside_them() -> None:

@@ -15,7 +15,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Account
+from fedaux.core.accounts import Account
 from fedaux.privacy import mechanism
 from fedaux.privacy.accounting import release_mechanism, total_epsilon
 from fedaux.privacy.ledger import Ledger

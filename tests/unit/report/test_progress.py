@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedaux.core.messages import Failure
+from fedaux.core.failures import Failure
 from fedaux.core.progress import (
     Notice,
     OrdersSent,

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from fedaux.config.sections import AuxConfig
-from fedaux.core.messages import Failure
+from fedaux.core.failures import Failure
 from fedaux.data.federated import open_data
 from fedaux.report.run_page import (
     confusion,

@@ -9,7 +9,7 @@ import pytest
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import MissingPackageError, UnknownNameError
-from fedaux.core.messages import Failure
+from fedaux.core.failures import Failure
 from fedaux.core.results import RoundResult
 from fedaux.runs.callbacks import CLIENTS, METRICS, JsonLines, Tracker, client_rows, make_callbacks, round_metrics
 from fedaux.server.result import FinishedRun

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from fedaux.core.accounts import Account
 from fedaux.core.event_log import EventLog
-from fedaux.core.messages import NO_ANSWER, Account, Failure, Order, Reply, Subtotal
+from fedaux.core.failures import NO_ANSWER, Failure
 from fedaux.core.progress import (
     Notice,
     OrdersSent,
@@ -21,6 +22,7 @@ from fedaux.core.progress import (
 )
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.core.timing import payload_bytes
+from fedaux.messages import Order, Reply, Subtotal
 from fedaux.runs.reporting import ReportingFederation, logged
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState

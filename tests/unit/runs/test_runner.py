@@ -10,8 +10,8 @@ import pytest
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, FederationConfig
-from fedaux.core.messages import TrainOrder
 from fedaux.core.progress import Notice, ProgressEvent, RoundFinished, RunStarted
+from fedaux.messages import TrainOrder
 from fedaux.runs.callbacks import Callback
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import describe, planner, run_in_folder, run_over_regions

@@ -13,7 +13,8 @@ import pytest
 
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, FederationConfig, PrivacyConfig
-from fedaux.core.messages import NO_ANSWER, Account, Failure
+from fedaux.core.accounts import Account
+from fedaux.core.failures import NO_ANSWER, Failure
 from fedaux.core.progress import (
     Notice,
     OrdersSent,

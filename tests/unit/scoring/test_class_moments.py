@@ -11,9 +11,11 @@ from sklearn.linear_model import RidgeClassifier
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Arrays, OrderError
-from fedaux.core.order_fields import PUBLIC, ArrayGroup
+from fedaux.core.arrays import Arrays
+from fedaux.core.failures import OrderError
 from fedaux.data.records import Records
+from fedaux.messages.orders import PUBLIC
+from fedaux.messages.types import ArrayGroup
 from fedaux.privacy.mechanism import GRID, continuous_multiplier, release, unit_rows
 from fedaux.privacy.units import Units
 from fedaux.scoring.base import Reference

@@ -10,8 +10,9 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Arrays, Release
+from fedaux.core.arrays import Arrays
 from fedaux.data.records import Records
+from fedaux.messages import Release
 from fedaux.models import linear_head
 from fedaux.privacy.mechanism import GRID, clip_rows, release, unit_rows
 from fedaux.privacy.units import Units

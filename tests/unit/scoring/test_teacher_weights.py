@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.messages import Release
+from fedaux.messages import Release
 from fedaux.privacy.mechanism import release
 from fedaux.scoring import teacher_weights as room
 from fedaux.scoring.base import Fitted, PortableScorer, Reference

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedaux.core.messages import Failure, Order, Reply, Sums, SumsOrder, TrainOrder
+from fedaux.core.failures import Failure
 from fedaux.data.records import Records
+from fedaux.messages import Order, Reply, Sums, SumsOrder, TrainOrder
 from fedaux.methods.analytic_heads import FeatureMoments, FeatureSums, Head, Ridge
 from fedaux.models import Prototype, load_state
 from fedaux.models.registry import HeadFeatures

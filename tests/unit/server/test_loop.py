@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fedaux import Config
-from fedaux.core.messages import Account, Order, PrepareOrder, Reply, TrainOrder, Update
+from fedaux.core.accounts import Account
 from fedaux.core.progress import ProgressEvent, ReplyReceived, WorkProgress
+from fedaux.messages import Order, PrepareOrder, Reply, TrainOrder, Update
 from fedaux.server.loop import QuorumError, quorum, run, sample
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState

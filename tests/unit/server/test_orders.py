@@ -8,8 +8,9 @@ import pytest
 
 from fedaux import Config
 from fedaux.config.distillation import TeachersConfig
-from fedaux.core.messages import Account, Teaching
+from fedaux.core.accounts import Account
 from fedaux.core.rng import derive_seed
+from fedaux.messages import Teaching
 from fedaux.models.inference import fingerprint
 from fedaux.scoring.features import extractor_hash
 from fedaux.scoring.teacher_weights import TeacherWeights

@@ -9,9 +9,10 @@ import pytest
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
-from fedaux.core.messages import Failure, PrepareOrder
+from fedaux.core.failures import Failure
 from fedaux.core.progress import ProgressEvent, WorkProgress
 from fedaux.core.timing import Costs
+from fedaux.messages import PrepareOrder
 from fedaux.models import flatten_state, load_state
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.server.preparation import collect_releases, initial_state, pretrain_extractor

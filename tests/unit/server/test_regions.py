@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedaux import Config
-from fedaux.core.messages import PrepareOrder, TrainOrder
+from fedaux.messages import PrepareOrder, TrainOrder
 from fedaux.server import regions as regions_module
 from fedaux.server.loop import run
 from fedaux.server.regions import FOLDER, Region, RegionError, Regions, RegionSpec

@@ -8,7 +8,7 @@ import pytest
 
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.sections import LocalConfig
-from fedaux.core.messages import Failure
+from fedaux.core.failures import Failure
 from fedaux.core.results import RoundResult
 from fedaux.server.result import FinishedRun, collapse_warning, first_remedy, last_evaluations, unknown_classes
 from fedaux.server.run_state import RunState

@@ -9,9 +9,11 @@ import pytest
 
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.core.messages import Account, Failure, Order, Reply, Subtotal, TrainOrder, Update
+from fedaux.core.accounts import Account
+from fedaux.core.failures import Failure
 from fedaux.core.results import RoundResult
 from fedaux.core.timing import Costs
+from fedaux.messages import Order, Reply, Subtotal, TrainOrder, Update
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state
 from fedaux.server.round import NORM_LIMIT, Round, norm_limits, update_norm

@@ -13,8 +13,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from fedaux.config.schema import Config
+from fedaux.core.arrays import Arrays
 from fedaux.core.errors import FedauxError
-from fedaux.core.messages import Arrays
 from fedaux.core.results import ClientMetrics
 from fedaux.server.run_state import (
     ACCOUNTS,

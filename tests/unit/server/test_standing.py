@@ -10,7 +10,8 @@ from scipy.special import softmax
 
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.core.messages import Failure, Order, PrepareOrder, Reply, TrainOrder, Update
+from fedaux.core.failures import Failure
+from fedaux.messages import Order, PrepareOrder, Reply, TrainOrder, Update
 from fedaux.methods.contribution import Ensemble
 from fedaux.methods.teachers import teacher_logits
 from fedaux.server import round as round_module

@@ -1,0 +1,238 @@
+"""The one gate of a site: which orders are answered at all, by the owner's own settings. Anything else is refused.
+
+Every order passes `admit` before any handler sees it (`client.handlers.answer`). The table is deny by default: an order
+is answered only if it asks for something that `site.toml` lists under `sends`, with the method, the networks, the
+classes and the sizes of the site's own settings. Nothing is read from records here, so a refusal reveals nothing.
+
+| order | what must be in `sends` | further conditions |
+|---|---|---|
+| HelloOrder, PlanOrder | – | – |
+| PrepareOrder | noisy sums | the site's own scorer |
+| SumsOrder | sums, second moments, … | the site's own method or `head_init` computes a head from them |
+| TrainOrder | models; noisy models with private training | the site's own method and options, epochs within its limit |
+| SumOrder | – | `federation.secure`; the order that began the sum was admitted, and is again |
+
+Each of the middle three must ask for a secure sum if `federation.secure` is set, and must not if it is not. With
+`approval = "ask"` it must also belong to a plan that the owner has approved (`client.approvals`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedaux.client.approvals import check_approval
+from fedaux.client.site import Site
+from fedaux.config.methods import allowed_sums, find_method
+from fedaux.config.schema import Config
+from fedaux.config.sends import MODELS, NOISY_MODELS, NOISY_SUMS, needed_by, word_for_sums
+from fedaux.core.arrays import Arrays
+from fedaux.core.errors import SettingsError
+from fedaux.core.failures import OrderError
+from fedaux.data.federated import class_names
+from fedaux.messages import (
+    DataOrder,
+    EveryOrder,
+    HelloOrder,
+    PlanOrder,
+    PrepareOrder,
+    RunPlan,
+    SumOrder,
+    SumsOrder,
+    TrainOrder,
+)
+from fedaux.messages.plan import KINDS
+from fedaux.methods.hooks import Hooks, hooks_of
+
+
+def admit(order: EveryOrder, site: Site) -> None:
+    """Raise an error unless the owner's settings allow the order."""
+    if type(order) not in _GATES:
+        raise OrderError(f"Cannot answer a {type(order).__name__}: sites do not know such orders.")
+    if not isinstance(order, HelloOrder):
+        check_name(order.client, site)
+    _GATES[type(order)](order, site)
+
+
+def word_of(kind: str, facts: Mapping[str, Any], site: Site) -> str:
+    """Return what would leave for an order of this kind with these fields, in the words of `sends`."""
+    if kind == "release":
+        return NOISY_SUMS
+    if kind == "sums":
+        return word_for_sums(str(facts.get("sends", "")), site.sends)
+    if kind == "train":
+        return NOISY_MODELS if site.config.privacy.private_training else MODELS
+    raise OrderError(f"Cannot read the plan of the run: it asks for {kind!r}, which this version does not know.")
+
+
+def check_name(client: str, site: Site) -> None:
+    if client not in site.clients:
+        raise OrderError(f"Cannot answer for {client!r}: this site is {', '.join(site.clients)}.")
+
+
+def check_word(word: str, site: Site) -> None:
+    """Raise an error unless the owner lists what would leave."""
+    config = site.config
+    allowed = site.sends
+    if not allowed:
+        needed = ", ".join(f'"{name}"' for name in needed_by(config))
+        raise SettingsError(
+            "Cannot answer: site.toml does not say what may leave this site. Add sends to its [federation]; for "
+            f"method = {config.method!r} that is sends = [{needed}]."
+        )
+    if word not in allowed:
+        raise OrderError(
+            f"Cannot send {word}: this site's own settings allow {', '.join(allowed)}. Only its owner can allow more, "
+            "by federation.sends in site.toml."
+        )
+
+
+def admit_plan(order: PlanOrder, site: Site) -> None:
+    """Check the plan of a run before an owner is asked: what the settings do not allow needs no decision."""
+    plan = RunPlan.from_json(order.plan)
+    plan.check()
+    config = site.config
+    for ask in plan.asks:
+        check_word(word_of(ask.kind, ask.facts, site), site)
+        check_network(ask.facts["prototype"], config)
+    check_method(plan.method, config)
+    _check_secure(plan.secure, config)
+
+
+def admit_release(order: PrepareOrder, site: Site) -> None:
+    _admit_data(order, site)
+    own = site.config.privacy.scorer
+    if order.scorer != own:
+        raise OrderError(f"Cannot release with the scorer {order.scorer!r}: this site's own settings say {own!r}.")
+
+
+def admit_sums(order: SumsOrder, site: Site) -> None:
+    _admit_data(order, site)
+    config = site.config
+    head = config.analytic_head
+    if head is None or order.sends not in allowed_sums(head.sends):
+        raise OrderError(
+            f"Cannot send {order.sends} of features: neither method nor head_init of this site's own settings computes "
+            "a head from them."
+        )
+    check_sizes(order, config)
+
+
+def admit_training(order: TrainOrder, site: Site) -> None:
+    _admit_data(order, site)
+    config = site.config
+    check_method(order.method, config)
+    if json.loads(order.method_options) != json.loads(json.dumps(dict(config.method_options))):
+        raise OrderError(
+            f"Cannot train with the options {order.method_options}: this site's own settings say "
+            f"{dict(config.method_options)}."
+        )
+    check_epochs(order, config)
+    check_sizes(order, config)
+    check_part(order, config)
+    if order.client_fit and order.sum:
+        raise OrderError("Cannot take a fit of one site's own in a secure sum: its sites must be asked the same.")
+    own_hooks(order, config)
+
+
+def admit_step(order: SumOrder, site: Site) -> None:
+    """One of the later messages of a secure sum; the order that began it is admitted for itself."""
+    if not site.config.federation.secure:
+        raise OrderError("Cannot take part in a secure sum: federation.secure is false in this site's own settings.")
+
+
+def _admit_data(order: DataOrder, site: Site) -> None:
+    """Check what all orders for private records have in common."""
+    config = site.config
+    check_word(word_of(KINDS[type(order)], vars(order), site), site)
+    check_network(order.prototype, config)
+    _check_secure(bool(order.sum), config)
+    declared = len(class_names(config, order.client))
+    if order.classes != declared:
+        raise OrderError(f"Cannot answer for {order.classes} classes: {declared} are declared to this site.")
+    check_approval(order, site)
+
+
+_GATES: dict[type, Callable[[Any, Site], None]] = {
+    HelloOrder: lambda order, site: None,
+    PlanOrder: admit_plan,
+    PrepareOrder: admit_release,
+    SumsOrder: admit_sums,
+    TrainOrder: admit_training,
+    SumOrder: admit_step,
+}
+
+
+def check_network(prototype: str, config: Config) -> None:
+    """Raise an error unless the network is the site's own: another one might name code, or be too large."""
+    known = [spec.to_json() for spec in config.prototypes]
+    if prototype not in known:
+        raise OrderError(
+            f"Cannot use the network {prototype[:200]}: this site's own settings list "
+            f"{', '.join(spec.label for spec in config.prototypes)}."
+        )
+
+
+def _check_secure(secure: bool, config: Config) -> None:
+    if secure == config.federation.secure:
+        return
+    if secure:
+        raise OrderError("Cannot take part in a secure sum: federation.secure is false in this site's own settings.")
+    raise OrderError("Cannot answer alone: this site takes part in secure sums only (federation.secure).")
+
+
+def check_method(method: str, config: Config) -> None:
+    """Raise an error unless the method is the one of the site's own settings, which alone make it import code."""
+    if method != config.method:
+        raise OrderError(
+            f"Cannot train with the method {method!r}: this site's own settings say {config.method!r}. Its owner can "
+            "set method in site.toml."
+        )
+
+
+def check_epochs(order: TrainOrder, config: Config) -> None:
+    allowed = max(config.federation.max_epochs, config.local.epochs)
+    if order.epochs > allowed:
+        raise OrderError(
+            f"Cannot train for {order.epochs} epochs in a round: this site allows {allowed}. Its own setting "
+            "federation.max_epochs says how many."
+        )
+
+
+def check_sizes(order: SumsOrder | TrainOrder, config: Config) -> None:
+    """Raise an error unless the random features, whose number decides how much memory it takes, are the site's own."""
+    if order.random_features != config.random_features:
+        raise OrderError(
+            f"Cannot use {order.random_features} random features: this site's own settings say "
+            f"random_features = {config.random_features}."
+        )
+
+
+def check_part(order: TrainOrder, config: Config) -> None:
+    """Raise an error unless as much of the network is trained as the owner's settings say: the head, or all of it."""
+    if bool(order.h0) != config.head_only:
+        raise OrderError(
+            f"Cannot train {'only the head' if order.h0 else 'a whole network'}: this site's own settings say "
+            f"head_only = {str(config.head_only).lower()}."
+        )
+
+
+def own_hooks(order: TrainOrder, config: Config) -> Hooks:
+    """Return the hooks of the site's own method; raise an error unless the order has the arrays that they need."""
+    hooks = hooks_of(config.method, dict(config.method_options))
+    theta = np.zeros(order.weights["parameters"].shape, np.float32) if "parameters" in order.weights else np.zeros(0)
+    expected = array_shapes(hooks.broadcast(hooks.server_state(theta)))
+    sent = array_shapes(order.broadcast)
+    if sent != expected:
+        label = find_method(config.method).label
+        raise OrderError(
+            f"Cannot train: beside the model, {label} sends arrays of the shapes {expected}, and the order has {sent}."
+        )
+    return hooks
+
+
+def array_shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in arrays.items()}

@@ -1,0 +1,127 @@
+"""P2, P3 at a client: the summary of its records, released with noise, once for each question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.client.answers import AnswerStore
+from fedaux.config.sections import PrivacyConfig
+from fedaux.core.failures import OrderError
+from fedaux.data.records import Records
+from fedaux.messages import PrepareOrder, Release, identity
+from fedaux.privacy.account import SUMMED, Entry
+from fedaux.privacy.accounting import Mechanism, release_mechanism
+from fedaux.privacy.mechanism import Summary, release
+from fedaux.privacy.units import Units, public_size
+from fedaux.scoring.base import Features
+from fedaux.scoring.class_moments import MAX_DIMENSION
+from fedaux.scoring.registry import make_scorer
+
+OwnData = Callable[[], tuple[Records, Features]]
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The releases of one client.
+
+    Attributes:
+        store: Where they are kept.
+        own_data: Loads the client's records and their features.
+    """
+
+    store: AnswerStore
+    own_data: OwnData
+
+    @property
+    def privacy(self) -> PrivacyConfig:
+        return self.store.privacy
+
+    def release(self, order: PrepareOrder) -> Release:
+        """Return the stored release, or a new one: entered in the account before a record is read."""
+        request = identity(order)
+        path = self.store.folder / f"release-{request}.json"
+
+        def draw(mechanism: Mechanism, summary: Summary) -> bytes:
+            return to_bytes(release(summary, order.client, self.privacy))
+
+        content = self.store.with_noise(order, request, path, self._plan(order), lambda: self.summary(order), draw)
+        account = self.store.account().to_json()
+        return replace(from_bytes(content), client=order.client, account=account)
+
+    def masked(
+        self,
+        order: PrepareOrder,
+        path: Path,
+        honest: int,
+        mask: Callable[[NDArray[np.int64]], bytes],
+    ) -> bytes:
+        """Return this client's part of a secure sum of releases, masked and stored at `path`.
+
+        The entry in the account is the order's own. So a sum that failed before anything left this site does not cost
+        another entry.
+        """
+        request = SUMMED + identity(order)
+
+        def draw(mechanism: Mechanism, summary: Summary) -> bytes:
+            noisy = release(summary, order.client, self.privacy, honest)
+            return mask(noisy.arrays["values"])
+
+        return self.store.with_noise(order, request, path, self._plan(order), lambda: self.summary(order), draw)
+
+    def _plan(self, order: PrepareOrder) -> Callable[[list[Entry]], Mechanism]:
+        """Return the noise of a release, which does not depend on what was spent before.
+
+        An order whose size is not that of its public arrays would be entered at another noise than its release has.
+        """
+        check_width(order, self.privacy)
+        size = make_scorer(self.privacy, order.classes).size(order.public)
+        if size != order.size:
+            raise OrderError(
+                f"the order says that a release has {order.size} numbers, its public arrays make it {size}"
+            )
+        mechanism = release_mechanism(size, self.privacy)
+        return lambda entries: mechanism
+
+    def summary(self, order: PrepareOrder) -> Summary:
+        """Compute what is released, without noise."""
+        records, features = self.own_data()
+        privacy = self.privacy
+        units = Units.of(records, privacy.unit, privacy.max_records_per_person)
+        scorer = make_scorer(privacy, order.classes)
+        size = public_size(records, privacy)
+        summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
+        if len(summary.values) != order.size:  # the account has an entry for the size in the order
+            raise OrderError(
+                f"the order says that a release has {order.size} numbers, this one has {len(summary.values)}"
+            )
+        return summary
+
+
+def check_width(order: PrepareOrder, privacy: PrivacyConfig) -> None:
+    """Raise an error if the public map is so wide that computing φ would take more memory than the owner expects."""
+    allowed = max(privacy.embedding_dim, MAX_DIMENSION)
+    width = order.public["basis"].shape[1] if "basis" in order.public else 0
+    if width > allowed:
+        raise OrderError(
+            f"Cannot release sums under a public map of {width} dimensions: this client computes at most {allowed}. "
+            "Its own setting privacy.embedding_dim allows more."
+        )
+
+
+def to_bytes(item: Release) -> bytes:
+    """Return a release as JSON, without the account, which changes."""
+    fields = {key: value for key, value in vars(item).items() if key not in ("arrays", "account")}
+    return json.dumps({**fields, "values": item.arrays["values"].tolist()}).encode()
+
+
+def from_bytes(content: bytes) -> Release:
+    """Read what `to_bytes` wrote."""
+    fields = json.loads(content)
+    values = np.asarray(fields.pop("values"), dtype=np.int64)
+    return Release(**fields, account="", arrays={"values": values})

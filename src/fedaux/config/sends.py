@@ -1,0 +1,55 @@
+"""What may leave a site, in the words of `site.toml`: `sends = ["noisy sums", "models"]`.
+
+A site's owner lists it, and everything else is refused (`client.gate`). Only simulated clients, whose settings are
+those of the run itself, go by what the run's method sends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedaux.config.methods import allowed_sums
+
+if TYPE_CHECKING:
+    from fedaux.config.schema import Config
+
+NOISY_SUMS = "noisy sums"
+MODELS = "models"
+NOISY_MODELS = "noisy models"
+SUMS = {  # by what an order for sums asks for
+    "class-sums": "sums",
+    "moments": "second moments",
+    "moments-per-class": "second moments of each class",
+    "mixtures": "mixtures",
+}
+MEANINGS = {
+    NOISY_SUMS: "releases under ε: certainty scores, or what a private head is made of",
+    NOISY_MODELS: "models from private training, under ε",
+    MODELS: "trained models, their losses and training times, without noise",
+    "sums": "sums of features of each class, without noise",
+    "second moments": "sums of features and of their products, without noise",
+    "second moments of each class": "the same for each class, without noise",
+    "mixtures": "Gaussian mixtures of the features of each class, without noise",
+}
+
+
+def needed_by(config: Config) -> tuple[str, ...]:
+    """Return what a site with these settings sends when it takes part in a run with them."""
+    words: list[str] = []
+    head = config.analytic_head
+    if config.releases:
+        words.append(NOISY_SUMS)
+    if head is not None and head.sums:
+        words.append(SUMS[head.sends])
+    if not config.trains:
+        return tuple(words)
+    words.append(NOISY_MODELS if config.privacy.private_training else MODELS)
+    return tuple(words)
+
+
+def word_for_sums(sends: str, allowed: tuple[str, ...]) -> str:
+    """Return the word under which an order's sums may leave; a site that sends more also sends what that includes."""
+    for kind, word in SUMS.items():
+        if word in allowed and sends in allowed_sums(kind):
+            return word
+    return SUMS.get(sends, "sums")

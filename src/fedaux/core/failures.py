@@ -1,0 +1,49 @@
+"""Orders without a valid reply: why a client refused, and what the server makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fedaux.core.errors import Exit, FedauxError
+
+
+class OrderError(FedauxError, ValueError):
+    """The client's own settings do not allow the order."""
+
+    code = Exit.PRIVACY
+
+
+class Refusal(StrEnum):
+    """Why a client refused an order. Only this category leaves the client; the details stay in its own log."""
+
+    BUDGET = "budget"
+    ORDER = "order"
+    SETTINGS = "settings"
+    FAILED = "failed"
+    APPROVAL = "approval"
+    QUOTA = "quota"  # in the client's place, by the server's link
+
+    @property
+    def description(self) -> str:
+        return {
+            Refusal.BUDGET: "its privacy budget does not allow it",
+            Refusal.ORDER: "the order does not fit the client's own settings",
+            Refusal.SETTINGS: "the client's own settings are invalid",
+            Refusal.FAILED: "it failed; the reason is in the client's own log",
+            Refusal.APPROVAL: "its owner has not approved it; `fedaux site pending` at the site has what to decide",
+            Refusal.QUOTA: "its reply was larger than its order allows, too slow, or could not be read",
+        }[self]
+
+
+NO_ANSWER = "no-answer"  # a site is gone, or too late
+INVALID = "invalid"  # a reply that is not used
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A client without a valid reply. The round continues without its contribution."""
+
+    client: str
+    reason: str
+    kind: str = INVALID  # or NO_ANSWER, or the client's own `Refusal`: few of them, to be counted

@@ -1,0 +1,18 @@
+"""What answers orders: sites over a network, clients in this process, or regional servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from fedaux.core.failures import Failure
+from fedaux.messages.orders import Order
+from fedaux.messages.replies import Answer, Subtotal
+
+Reply = Answer | Failure | Subtotal
+
+
+class Federation(Protocol):
+    """Sends orders to clients and streams their replies in any order; each can be processed and dropped."""
+
+    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]: ...

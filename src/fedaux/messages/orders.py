@@ -1,0 +1,245 @@
+"""Orders: what a server may ask a site, with the marks of every field (`messages.declaration`).
+
+An order holds everything that the work needs except the client's data and its own settings; only these decide on
+privacy. `weights` is a model's flat state (`models.flat_state`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import get_type_hints
+
+import numpy as np
+
+from fedaux.core.arrays import Arrays
+from fedaux.messages.declaration import Part, asked, order
+from fedaux.messages.types import ANY_NAME, MAX_JSON, ArrayGroup, ArrayType, Flag, JsonObject, Number, Text, Type
+
+VERSION = 2  # of messages: it grows with every change that an older reader could misread
+
+MAX_RANDOM_FEATURES = 100_000
+MAX_RELEASE = 2**24  # numbers of a release: 1,000 classes with moments of 512 dimensions are under a million
+TINY = float(np.finfo(np.float32).tiny)  # the smallest normal float32
+SUM_STEPS = ("shares", "masked", "survivors", "unmask")  # after the keys, which answer the order itself
+
+
+@dataclass(frozen=True)
+class SumTerms:
+    """The terms of a secure sum. Each site checks them against its own settings, and signs them with its keys."""
+
+    run: str
+    order: str  # the identity of the order whose answers are summed: the same at every site
+    attempt: int  # a sum that was given up is followed by another one
+    sites: list[str]  # that are asked
+    threshold: int  # how many of them the sum needs
+    colluders: int  # how many of them may work together with the server
+    scale: float  # of the noise that each site adds to its vector, in steps; 0: none
+    length: int  # of the vector
+
+    def to_json(self) -> str:
+        return json.dumps(vars(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> SumTerms:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """T2 at the client: what it needs to compute its part of the ensemble, on `examples` of D_distill."""
+
+    distill: str  # hash of D_distill, which the client's own must have
+    examples: int  # in this round; fewer than all are drawn from the stream (seed, "distill-part", round)
+    scorer: str = ""  # "": all teachers count equally
+    weights: str = ""
+    h0: str = ""  # hash of the extractor under which D_distill is scored
+
+    def to_json(self) -> str:
+        return json.dumps(vars(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Teaching:
+        return cls(**json.loads(text))
+
+
+FLOAT = ("float32",)
+HALF = ("float32", "float16")
+LONG = ("int64",)
+REAL = ("float32", "float64")
+NAME = Text(256)
+HASH = Text(128)
+SPEC = Text(MAX_JSON)
+COUNT = Number(0, 2**40)
+CLASSES = Number(1, 2**20)
+TEACHING = JsonObject(get_type_hints(Teaching), optional=True)
+TERMS = {**get_type_hints(SumTerms), "sites": list}
+SUM = JsonObject(TERMS, optional=True)
+# buffers of a network may hold the −∞ of a mask, and counters are the integer buffers of any network
+EXTRACTOR = ArrayGroup(
+    {
+        "parameters": ArrayType(FLOAT, ("P",)),
+        "buffers": ArrayType(FLOAT, ("B",), finite=False),
+        "counters": ArrayType(LONG, ("C",)),
+    },
+    complete=False,
+)
+MODEL = ArrayGroup(
+    {
+        "parameters": ArrayType(HALF, ("P",)),
+        "buffers": ArrayType(HALF, ("B",), finite=False),
+        "counters": ArrayType(LONG, ("C",)),
+    },
+    complete=False,
+    needed=True,
+)
+STANDARDISATION = ArrayGroup({"mean": ArrayType(FLOAT, ("H",)), "deviation": ArrayType(FLOAT, ("H",), low=TINY)})
+_EMBEDDING = {"mean": ArrayType(FLOAT, ("H",)), "basis": ArrayType(FLOAT, ("H", "k"))}
+PUBLIC: dict[str, Mapping[str, ArrayType]] = {  # by scorer
+    "class-embedding": _EMBEDDING,
+    "class-moments": {**_EMBEDDING, "split": ArrayType(FLOAT, (3,), low=0, high=1)},
+    "mean-embedding": _EMBEDDING,
+    "logistic": {
+        "mean": ArrayType(FLOAT, ("H",)),
+        "radius": ArrayType(FLOAT, (1,), low=TINY),
+        "negatives": ArrayType(FLOAT, ("N", "H")),
+    },
+}
+OWN_SCORER = {ANY_NAME: ArrayType((*REAL, "int64"), None)}
+FIT = ArrayGroup({ANY_NAME: ArrayType(REAL, None)})
+BROADCAST = ArrayGroup({ANY_NAME: ArrayType(FLOAT, None)})
+
+
+def _bytes_of_sites(order: SumOrder) -> Type:
+    """Return the type of bytes for or from any number of sites; each has a length of its own."""
+    return ArrayGroup({ANY_NAME: ArrayType(("uint8",), None, most=2**15)}, count=2 * len(order.terms.sites))
+
+
+def _public(order: PrepareOrder) -> Type:
+    return ArrayGroup(PUBLIC.get(order.scorer, OWN_SCORER), needed=order.scorer in PUBLIC)
+
+
+def _public_to_teach(order: TrainOrder) -> Type:
+    scorer = Teaching.from_json(order.teaching).scorer if order.teaching else ""
+    return ArrayGroup(PUBLIC.get(scorer, OWN_SCORER))
+
+
+@order("query.hello")
+class HelloOrder:
+    """The first order to a node: which clients does it have?"""
+
+
+@order("query.plan")
+class PlanOrder:
+    """Before any other order of a run: here is all that the run will ask for (`messages.plan`). Is it approved?"""
+
+    client: str = asked(NAME, Part.SITE)
+    plan: str = asked(JsonObject(), Part.RUN)  # `RunPlan` as JSON
+
+    @property
+    def plan_hash(self) -> str:
+        return hashlib.sha256(self.plan.encode()).hexdigest()
+
+
+@order("query.prepare")
+class PrepareOrder:
+    """P2, P3: compute the scorer's summary of the client's data and release it within the client's own budget."""
+
+    client: str = asked(NAME, Part.SITE)
+    prototype: str = asked(SPEC, Part.RUN)  # PrototypeSpec as JSON
+    scorer: str = asked(NAME, Part.RUN)
+    classes: int = asked(CLASSES, Part.RUN)
+    size: int = asked(Number(1, MAX_RELEASE), Part.RUN)  # dimension of the released vector
+    h0: str = asked(HASH, Part.RUN)  # hash of the extractor
+    # of the client's account, at the server: they detect an account restored from an old copy
+    known_entries: int = asked(COUNT, Part.CARRIER)
+    extractor: Arrays = asked(EXTRACTOR, Part.CARRIER)  # h0, or empty if the client already has it or its features
+    public: Arrays = asked(_public, Part.RUN)  # computed by the scorer from D⁻
+    known_signature: str = asked(HASH, Part.CARRIER, default="")  # `Account.signature` of `known_entries`
+    plan: str = asked(HASH, Part.CARRIER, default="")  # the hash of the plan that this order belongs to
+    sum: str = asked(SUM, Part.CARRIER, default="")  # `SumTerms` as JSON: the first message of a secure sum
+
+
+@order("query.sums")
+class SumsOrder:
+    """Sum up the client's features, for a head in closed form."""
+
+    client: str = asked(NAME, Part.SITE)
+    prototype: str = asked(SPEC, Part.RUN)
+    classes: int = asked(CLASSES, Part.RUN)
+    # "moments": with second moments; "moments-per-class": with those of each class
+    sends: str = asked(Text(choices=("class-sums", "moments", "moments-per-class", "mixtures")), Part.RUN)
+    width: int = asked(Number(1, 2**20), Part.RUN)  # number of features that are summed
+    h0: str = asked(HASH, Part.RUN)
+    random_features: int = asked(Number(0, MAX_RANDOM_FEATURES), Part.RUN)  # as in `TrainOrder`
+    extractor: Arrays = asked(EXTRACTOR, Part.CARRIER, default_factory=dict)
+    standardisation: Arrays = asked(STANDARDISATION, Part.RUN, default_factory=dict)  # as in `TrainOrder`
+    plan: str = asked(HASH, Part.CARRIER, default="")
+    sum: str = asked(SUM, Part.CARRIER, default="")
+
+
+@order("train")
+class TrainOrder:
+    """T1: train on the client's data, starting from these weights."""
+
+    client: str = asked(NAME, Part.SITE)
+    round: int = asked(Number(1, 2**31), Part.ROUND)
+    prototype: str = asked(SPEC, Part.RUN)
+    classes: int = asked(CLASSES, Part.RUN)
+    method: str = asked(NAME, Part.RUN)  # whose hooks the client runs: that of the client's own settings
+    method_options: str = asked(JsonObject(), Part.RUN)
+    epochs: int = asked(Number(1, 2**20), Part.RUN)
+    batch_size: int = asked(Number(1, 2**31), Part.RUN)
+    optimizer: str = asked(NAME, Part.RUN)
+    lr: float = asked(Number(1e-30, 1e30, whole=False), Part.ROUND)  # of this round
+    momentum: float = asked(Number(0, 1, whole=False), Part.RUN)
+    weight_decay: float = asked(Number(0, 1e30, whole=False), Part.RUN)
+    mu: float = asked(Number(0, 1e30, whole=False), Part.RUN)
+    seed: int = asked(Number(0, 2**63 - 1), Part.SITE)
+    h0: str = asked(HASH, Part.RUN)  # of the extractor on whose features only the head is trained; "": a whole network
+    known_entries: int = asked(COUNT, Part.CARRIER)
+    run: str = asked(NAME, Part.RUN)  # the id under which the client keeps its state
+    # the last round whose update from this client was used: its state continues from there; 0: none
+    last_round: int = asked(Number(0, 2**31), Part.SITE)
+    weights: Arrays = asked(MODEL, Part.ROUND)
+    extractor: Arrays = asked(EXTRACTOR, Part.CARRIER, default_factory=dict)  # as in `PrepareOrder`; empty without h0
+    broadcast: Arrays = asked(BROADCAST, Part.ROUND, default_factory=dict)  # what the method sends beside the model
+    # `Teaching` as JSON; "" if the client does not teach, or the server runs its model
+    teaching: str = asked(TEACHING, Part.ROUND, default="")
+    public: Arrays = asked(_public_to_teach, Part.ROUND, default_factory=dict)  # of the scorer, for teaching
+    # of the scorer to all releases: what all clients share; in a secure sum with the fit of the sum of releases
+    fit: Arrays = asked(FIT, Part.ROUND, default_factory=dict)
+    client_fit: Arrays = asked(FIT, Part.SITE, default_factory=dict)  # of the scorer to this client's release
+    standardisation: Arrays = asked(STANDARDISATION, Part.RUN, default_factory=dict)  # of a head's features; empty: raw
+    # that a head is trained on; 0: h0's own (`models.registry.HeadFeatures`)
+    random_features: int = asked(Number(0, MAX_RANDOM_FEATURES), Part.RUN, default=0)
+    known_signature: str = asked(HASH, Part.CARRIER, default="")
+    # normalise by the statistics of `weights`, and send them back as they are
+    freeze_batch_norm: bool = asked(Flag(), Part.RUN, default=False)
+    plan: str = asked(HASH, Part.CARRIER, default="")
+    sum: str = asked(SUM, Part.CARRIER, default="")
+
+
+@order("query.sum")
+class SumOrder:
+    """One of the four messages that follow an order with terms.
+
+    `arrays` are bytes by site: the keys of all sites ("shares"), what others have encrypted for this one ("masked"),
+    nothing ("survivors"), the sites' signatures ("unmask").
+    """
+
+    client: str = asked(NAME, Part.SITE)
+    sum: str = asked(JsonObject(TERMS), Part.RUN)
+    step: str = asked(Text(choices=SUM_STEPS), Part.RUN)
+    arrays: Arrays = asked(_bytes_of_sites, Part.SITE, default_factory=dict)
+
+    @property
+    def terms(self) -> SumTerms:
+        return SumTerms.from_json(self.sum)
+
+
+DataOrder = PrepareOrder | SumsOrder | TrainOrder  # to be answered from private records
+Order = DataOrder | SumOrder | PlanOrder
+EveryOrder = HelloOrder | Order

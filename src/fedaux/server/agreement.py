@@ -1,0 +1,133 @@
+"""Before the first order of a run: every site is shown the plan, and the server waits for its owners to approve it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from fedaux.config.methods import find_method
+from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.failures import Failure
+from fedaux.core.progress import Notice
+from fedaux.messages import Consent, DataOrder, Federation, PlanOrder, RunPlan, plan_of
+from fedaux.privacy.secure_sum import agreed_threshold
+from fedaux.server.orders import Agreement
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server
+
+POLL_INTERVAL = 2.0  # seconds between two questions to the same site
+
+
+class ConsentError(FedauxError, RuntimeError):
+    """Too few sites take part in the run as it is planned. Nothing was asked of their records, and nothing spent."""
+
+    code = Exit.CLIENTS
+
+
+def agree_on_plan(
+    server: Server, federation: Federation, state: RunState, clients: Sequence[str] | None = None
+) -> None:
+    """Show the plan of the run to all real sites, and wait until enough owners have approved it.
+
+    Args:
+        server: The server.
+        federation: The sites.
+        state: The state before the first order.
+        clients: The sites to ask; None: all.
+    """
+    settings = server.config.federation
+    if not settings.sites:  # clients are simulated, and have no owners
+        return
+    plan = make_plan(server, state)
+    agreement = server.orders.agreement
+    agreement.plan = plan.hash
+    agreement.text = plan.to_json()
+    names = list(server.clients if clients is None else clients)
+    reasons: dict[str, str] = {}
+    approved: set[str] = set()
+    waiting = names
+    end = time.monotonic() + settings.connect_timeout
+    said: list[str] = []
+    while True:
+        decisions = ask_for_consent(federation, agreement, waiting, reasons)
+        approved |= {name for name, decision in decisions.items() if decision == "approved"}
+        reasons |= {name: "its owner has refused" for name, decision in decisions.items() if decision == "refused"}
+        waiting = sorted(name for name, decision in decisions.items() if decision == "pending")
+        if not waiting or time.monotonic() > end:
+            break
+        if waiting != said:
+            said = waiting
+            server.on_progress(Notice(waiting_text(waiting, plan)))
+        time.sleep(POLL_INTERVAL)
+    for name, reason in sorted(reasons.items()):
+        server.on_progress(Notice(f"{name} does not take part: {reason}"))
+    reasons |= dict.fromkeys(waiting, "its owner has not decided yet")
+    needed = sites_needed(server, len(names))
+    if len(approved) < needed:
+        told = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
+        raise ConsentError(
+            f"Cannot begin: {len(approved)} of {len(names)} sites take part in this run, and {needed} are needed "
+            f"({told}). Nothing was spent. Start the run again when the owners have approved the plan {plan.hash[:12]}."
+        )
+
+
+def make_plan(server: Server, state: RunState) -> RunPlan:
+    """Return everything that this run will ask of any site."""
+    config = server.config
+    head = config.analytic_head
+    orders: list[DataOrder] = []
+    for client in one_of_each_prototype(server):
+        if config.releases:
+            orders.append(server.orders.prepare(state, client))
+        if head is not None and head.sums:
+            orders.append(server.orders.sums(state, client, head.sends))
+        if not find_method(config.method).analytic:
+            orders.append(server.orders.train(state, client))
+    run = state.run or server.orders.run
+    return plan_of(run, config.method, config.rounds, config.federation.secure, orders)
+
+
+def one_of_each_prototype(server: Server) -> list[str]:
+    by_label = {server.label_of(client): client for client in reversed(server.clients)}
+    return [by_label[label] for label in sorted(by_label)]
+
+
+def show_to_others(server: Server, federation: Federation, chosen: Sequence[str]) -> None:
+    """Show the plan to sites that have not settled it: they were away, or their owners had not decided.
+
+    Nobody waits for their owners now. A site that has not approved refuses the orders of this round.
+    """
+    agreement = server.orders.agreement
+    others = [client for client in chosen if client not in agreement.settled]
+    if agreement.plan and others:
+        ask_for_consent(federation, agreement, others, {})
+
+
+def ask_for_consent(
+    federation: Federation, agreement: Agreement, clients: Sequence[str], reasons: dict[str, str]
+) -> dict[str, str]:
+    """Return what each site says: approved, pending or refused. `reasons` gets those of sites without an answer."""
+    decisions = {}
+    for reply in federation.ask([PlanOrder(client, agreement.text) for client in clients]):
+        if isinstance(reply, Consent):
+            decisions[reply.client] = reply.decision if reply.plan == agreement.plan else "refused"
+        elif isinstance(reply, Failure):
+            reasons[reply.client] = reply.reason
+    agreement.settled |= {name for name, decision in decisions.items() if decision != "pending"}
+    return decisions
+
+
+def sites_needed(server: Server, count: int) -> int:
+    """Return how many sites must take part before anything is asked of them."""
+    settings = server.config.federation
+    if settings.secure:
+        return agreed_threshold(count, settings.threshold)
+    return max(1, math.ceil(settings.quorum * server.config.fraction * count - 1e-9))
+
+
+def waiting_text(names: Sequence[str], plan: RunPlan) -> str:
+    return (
+        f"waiting for the owners of {', '.join(names)}: `fedaux site approve {plan.hash[:12]}` at each site approves "
+        "this run"
+    )
