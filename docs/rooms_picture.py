@@ -25,7 +25,8 @@ PURPOSES = {
     "models": "networks, weights as arrays, inference",
     "data": "sources, splits, records, batches",
     "config": "what a run is: checked settings",
-    "core": "messages, errors, files, random streams",
+    "messages": "orders and replies, declared once",
+    "core": "errors, files, random streams, events",
 }
 MARKS = {
     "flower": "imports flwr",
