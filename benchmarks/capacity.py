@@ -1,4 +1,5 @@
-"""What a federation of 10³, 10⁶ and 10⁹ devices takes: computed from constants that were measured, see docs/scale.md.
+"""What a federation of 10³, 10⁶ and 10⁹ devices takes: computed from constants that
+were measured, see docs/scale.md.
 
     python -m benchmarks.capacity
 
@@ -22,17 +23,22 @@ ROUND_SECONDS = 60  # that servers may take for their work in a round, each on o
 # docs/scale.md, ten thousand clients and growth
 RELEASE = 2.6e3  # bytes from a client on its first turn
 STORED = 18e6 / 3_951  # bytes on the server's disk for each client that ever took part
-NAME, KNOWN, METRICS = 102, 4_000, 700  # bytes of memory: a name, a client with a release, a contribution's figures
+# bytes of memory: a name, a client with a release, a contribution's figures
+NAME, KNOWN, METRICS = 102, 4_000, 700
 BOOKKEEPING, POOLING = 1.4e-6, 1.4e-5  # seconds a round for each client with a release
 
 # Flower 1.41 on two cores: HTTP, one worker
-MESSAGE, MEGABYTE = 0.29, 0.031  # seconds of a SuperLink for a small message and its reply, and for each MB
-NODES = 150  # SuperNodes that a SuperLink with a database can keep: each asks for work every 3 s
+# seconds of a SuperLink for a small message and its reply, and for each MB
+MESSAGE, MEGABYTE = 0.29, 0.031
+# SuperNodes that a SuperLink with a database can keep: each asks for work every 3 s
+NODES = 150
 
 
 @dataclass(frozen=True)
 class Model:
-    """Per client and round, with teachers on the server and on the clients: benchmarks/measured.md."""
+    """Per client and round, with teachers on the server and on the clients:
+    benchmarks/measured.md.
+    """
 
     name: str
     parameters: int
@@ -53,7 +59,15 @@ MODELS = (
         (0.02, 0.26),
         (0.02, 1.94),
     ),
-    Model("ResNet-8, width 16", 310_000, 1.22, (12.521, 0.024), (0.0, 15.338), (1.24, 1.43), (1.24, 3.16)),
+    Model(
+        "ResNet-8, width 16",
+        310_000,
+        1.22,
+        (12.521, 0.024),
+        (0.0, 15.338),
+        (1.24, 1.43),
+        (1.24, 3.16),
+    ),
 )
 
 
@@ -66,9 +80,16 @@ def merge_seconds(model: Model) -> tuple[float, int]:
     """(processor seconds to add one region's sum, its bytes)."""
     rng = np.random.default_rng(0)
     weights = {"parameters": rng.normal(size=model.parameters).astype(np.float32)}
-    half = Ensemble.of(rng.normal(size=(EXAMPLES, CLASSES)), rng.uniform(0.1, 1, EXAMPLES))
+    half = Ensemble.of(
+        rng.normal(size=(EXAMPLES, CLASSES)), rng.uniform(0.1, 1, EXAMPLES)
+    )
     rooms, total = Contribution.of("p", weights, 500, half).to_arrays(), Contribution()
-    size = sum(array.nbytes for shelf in rooms.values() for arrays in shelf.values() for array in arrays.values())
+    size = sum(
+        array.nbytes
+        for shelf in rooms.values()
+        for arrays in shelf.values()
+        for array in arrays.values()
+    )
     times = []
     for _ in range(7):
         start = time.process_time()
@@ -84,17 +105,26 @@ def both(figures: tuple[float, float] | list[float]) -> str:
 
 
 def _number(figure: float) -> str:
-    return f"{figure:,.0f}" if figure >= 10 else f"{figure:.1g}" if figure < 0.1 else f"{figure:.2g}"
+    return (
+        f"{figure:,.0f}"
+        if figure >= 10
+        else f"{figure:.1g}"
+        if figure < 0.1
+        else f"{figure:.2g}"
+    )
 
 
 def column(model: Model, devices: int, asked: int) -> dict[str, str]:
     known, (merging, size) = distinct(devices, asked), merge_seconds(model)
-    new = known / (asked * ROUNDS)  # share of a round's clients that are on their first turn
+    # share of a round's clients that are on their first turn
+    new = known / (asked * ROUNDS)
     superlinks = math.ceil(1.5 * asked / NODES)
     down = [asked * (mb + new * model.extractor) for mb in model.down]
     up = [asked * (mb + new * RELEASE / 1e6) for mb in model.up]
     transport = [
-        asked / superlinks * ((1 + new) * MESSAGE + (sent + received) / asked * MEGABYTE)
+        asked
+        / superlinks
+        * ((1 + new) * MESSAGE + (sent + received) / asked * MEGABYTE)
         for sent, received in zip(down, up, strict=True)
     ]
     work = [asked * seconds for seconds in model.server]
@@ -105,7 +135,9 @@ def column(model: Model, devices: int, asked: int) -> dict[str, str]:
         "GB from clients a round": both([mb / 1e3 for mb in up]),
         "processor seconds at each client for teaching": both(model.client),
         "processor seconds at the servers: teachers, checks, sums": both(work),
-        f"cores for that in {ROUND_SECONDS} s": both([math.ceil(seconds / ROUND_SECONDS) for seconds in work]),
+        f"cores for that in {ROUND_SECONDS} s": both(
+            [math.ceil(seconds / ROUND_SECONDS) for seconds in work]
+        ),
         "SuperLinks, devices connecting for their turn": f"{superlinks:,}",
         "SuperLinks, all devices always connected": f"{math.ceil(devices / NODES):,}",
         "seconds a round that each SuperLink spends on messages": both(transport),
@@ -115,7 +147,8 @@ def column(model: Model, devices: int, asked: int) -> dict[str, str]:
         f"clients known after {ROUNDS:,} rounds": f"{known:,.0f}",
         "on the server's disk, GB": _number(known * STORED / 1e9),
         "memory of a server, GB: names, releases, history": ", ".join(
-            _number(size / 1e9) for size in (devices * NAME, known * KNOWN, asked * ROUNDS * METRICS)
+            _number(size / 1e9)
+            for size in (devices * NAME, known * KNOWN, asked * ROUNDS * METRICS)
         ),
         "seconds a round for bookkeeping, for pooling releases": ", ".join(
             _number(known * seconds) for seconds in (BOOKKEEPING, POOLING)
@@ -125,11 +158,19 @@ def column(model: Model, devices: int, asked: int) -> dict[str, str]:
 
 def main() -> None:
     for model in MODELS:
-        columns = {devices: column(model, devices, asked) for devices, asked in DEVICES.items()}
-        print(f"| {model.name}: registered | {' | '.join(f'{devices:,}' for devices in columns)} |")
+        columns = {
+            devices: column(model, devices, asked) for devices, asked in DEVICES.items()
+        }
+        print(
+            f"| {model.name}: registered | "
+            f"{' | '.join(f'{devices:,}' for devices in columns)} |"
+        )
         print("| --- |" + " --- |" * len(columns))
         for name in next(iter(columns.values())):
-            print(f"| {name} | {' | '.join(column[name] for column in columns.values())} |")
+            print(
+                f"| {name} | {' | '.join(column[name] for column in columns.values())} "
+                "|"
+            )
         print()
 
 

@@ -1,4 +1,6 @@
-"""B1: an order to a client and its reply, as Flower messages, beside a loop by hand that is sent plain bytes."""
+"""B1: an order to a client and its reply, as Flower messages, beside a loop by hand
+that is sent plain bytes.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ from fedaux.server.server import make_server
 Array = NDArray[Any]
 CLIENT, RECORDS = "client-000", 500  # records of a client with images of 32×32
 NETWORKS = (
-    ("ResNet-8, width 16, 500 images of 32×32", PrototypeSpec.of("resnet8", width=16), 1.02, 7),
+    (
+        "ResNet-8, width 16, 500 images of 32×32",
+        PrototypeSpec.of("resnet8", width=16),
+        1.02,
+        7,
+    ),
     ("cnn, digits", PrototypeSpec("cnn"), 1.05, 60),
     ("mlp, digits", PrototypeSpec("mlp"), 1.10, 200),
 )
@@ -41,11 +48,15 @@ NETWORKS = (
 def rows() -> Iterator[Row]:
     for setting, network, limit, repeats in NETWORKS:
         with tempfile.TemporaryDirectory() as folder:
-            yield compare("B1", f"client: {setting}", limit, *arms(network, Path(folder)), repeats)
+            yield compare(
+                "B1", f"client: {setting}", limit, *arms(network, Path(folder)), repeats
+            )
 
 
 def arms(network: PrototypeSpec, folder: Path) -> tuple[Action, Action]:
-    """(ours, by hand): the same records, batches and steps from the same weights, both with a resident model."""
+    """(ours, by hand): the same records, batches and steps from the same weights, both
+    with a resident model.
+    """
     config = settings(network, folder)
     server = make_server(config, cache=folder / "cache")
     federation = in_process(config, folder, folder / "cache")
@@ -66,23 +77,32 @@ def arms(network: PrototypeSpec, folder: Path) -> tuple[Action, Action]:
         return train_by_hand(model, weights, order, records)
 
     bare()
-    assert np.allclose(flatten_state(model)["parameters"], ours().weights["parameters"], atol=1e-6)
+    assert np.allclose(
+        flatten_state(model)["parameters"], ours().weights["parameters"], atol=1e-6
+    )
     return ours, bare
 
 
 def settings(network: PrototypeSpec, folder: Path) -> Config:
-    config = replace(DEMO, prototypes=(network,), pretrain=replace(DEMO.pretrain, epochs=0))
+    config = replace(
+        DEMO, prototypes=(network,), pretrain=replace(DEMO.pretrain, epochs=0)
+    )
     if network.name != "resnet8":
         return config
-    size = round(4 * RECORDS / 0.8)  # half of what is not for tests is public, the rest belongs to two clients
+    # half of what is not for tests is public, the rest belongs to two clients
+    size = round(4 * RECORDS / 0.8)
     rng = np.random.default_rng(0)
     np.save(folder / "x.npy", rng.integers(0, 256, (size, 32, 32, 3)).astype(np.uint8))
     np.save(folder / "y.npy", np.arange(size) % 10)
     return replace(config, data=DataConfig(source="npy", path=str(folder), clients=2))
 
 
-def train_by_hand(model: nn.Module, weights: list[Array], order: TrainOrder, records: Records) -> list[Array]:
-    """Bytes to the client, an epoch of Adam, bytes back, and what the server reads from them."""
+def train_by_hand(
+    model: nn.Module, weights: list[Array], order: TrainOrder, records: Records
+) -> list[Array]:
+    """Bytes to the client, an epoch of Adam, bytes back, and what the server reads from
+    them.
+    """
     request = b"".join(array.tobytes() for array in weights)
     tensors = list(model.state_dict().values())
     for tensor, values in zip(tensors, read(tensors, request), strict=True):
@@ -105,6 +125,8 @@ def read(tensors: list[torch.Tensor], data: bytes) -> list[Array]:
     arrays, start = [], 0
     for tensor in tensors:
         dtype = np.int64 if tensor.dtype == torch.int64 else np.float32
-        arrays.append(np.frombuffer(data, dtype, tensor.numel(), start).reshape(tensor.shape))
+        arrays.append(
+            np.frombuffer(data, dtype, tensor.numel(), start).reshape(tensor.shape)
+        )
         start += tensor.numel() * tensor.element_size()
     return arrays

@@ -1,4 +1,5 @@
-"""Where the time of a real round goes: a SuperLink and three SuperNodes on this machine, and the parts by themselves.
+"""Where the time of a real round goes: a SuperLink and three SuperNodes on this
+machine, and the parts by themselves.
 
 PYTHONPATH=tests python benchmarks/deployment.py
 """
@@ -32,14 +33,22 @@ def started(code: str) -> float:
     times = []
     for _ in range(3):
         begun = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True, env={**SETTINGS, "PATH": ""}, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            env={**SETTINGS, "PATH": ""},
+            capture_output=True,
+        )
         times.append(time.perf_counter() - begun)
     return min(times)
 
 
 def main() -> None:
     config = replace(CONFIG, rounds=5)
-    with tempfile.TemporaryDirectory() as folder, Servers(Path(folder) / "servers") as servers:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Servers(Path(folder) / "servers") as servers,
+    ):
         here = run(config, Path(folder) / "here", cache=Path(folder) / "cache")
         made = Federation(Path(folder), servers, config)
         made.up()
@@ -50,7 +59,10 @@ def main() -> None:
         print(f"{name}: {started(code):.2f} s")
     for name, state in (("in process", here.state), ("three SuperNodes, TLS", there)):
         seconds = [sum(result.seconds.values()) for result in state.history]
-        print(f"a round {name}: min {min(seconds):.2f} s, median {np.median(seconds):.2f} s")
+        print(
+            f"a round {name}: min {min(seconds):.2f} s, median "
+            f"{np.median(seconds):.2f} s"
+        )
 
 
 if __name__ == "__main__":

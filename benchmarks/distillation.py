@@ -1,4 +1,6 @@
-"""B4: an epoch of T3 from the ensemble's integers, beside a loop by hand on soft labels that are ready as a tensor."""
+"""B4: an epoch of T3 from the ensemble's integers, beside a loop by hand on soft labels
+that are ready as a tensor.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def bare(student: nn.Module, inputs: Tensor, soft_labels: Tensor) -> float:
         x = inputs[rows]
         if x.dtype == torch.uint8:
             x = x.permute(0, 3, 1, 2).float().sub_(127.5).div_(63.75)
-        loss = F.kl_div(F.log_softmax(student(x), dim=1), soft_labels[rows], reduction="batchmean")
+        loss = F.kl_div(
+            F.log_softmax(student(x), dim=1), soft_labels[rows], reduction="batchmean"
+        )
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -43,7 +47,10 @@ def row(name: str, case: Case) -> Row:
     student, records = case.model(), case.records(EPOCH * BATCH)
     logits = np.random.default_rng(1).normal(size=(len(records), 10)).astype(np.float32)
     ensemble, generator = Ensemble.of(logits), torch.Generator().manual_seed(0)
-    inputs, soft_labels = torch.from_numpy(records.x), torch.from_numpy(ensemble.soft_labels())
+    inputs, soft_labels = (
+        torch.from_numpy(records.x),
+        torch.from_numpy(ensemble.soft_labels()),
+    )
     student.eval()
     settings = DistillConfig(epochs=1, lr=LR, batch_size=BATCH)
     return compare(

@@ -1,12 +1,14 @@
-"""How a round grows: processor seconds and peak memory against each size, with the exponent of the curve.
+"""How a round grows: processor seconds and peak memory against each size, with the
+exponent of the curve.
 
-    PYTHONPATH=tests python -m benchmarks.growth            # all curves, about five minutes of one core
-    PYTHONPATH=tests python -m benchmarks.growth classes    # some of them
-    … --picture docs/images/growth.svg
+    PYTHONPATH=tests python -m benchmarks.growth            # all curves, about five
+    minutes of one core PYTHONPATH=tests python -m benchmarks.growth classes    # some
+    of them … --picture docs/images/growth.svg
 
-Every point is a process of its own, forked after a small run has imported everything. Sizes but one are those of
-`BASE`: FedAUX on synthetic rows in linear mode, all clients in this process, the last of three rounds. Memory is what
-the process takes above its start. An exponent is the slope of log(figure) over log(size), by least squares.
+Every point is a process of its own, forked after a small run has imported everything.
+Sizes but one are those of `BASE`: FedAUX on synthetic rows in linear mode, all clients
+in this process, the last of three rounds. Memory is what the process takes above its
+start. An exponent is the slope of log(figure) over log(size), by least squares.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ from fedaux.runs.runner import run_in_folder
 from fedaux.server.round import norm_limits
 from fedaux.server.run_state import RunState, RunWriter
 
-RECORDS, DIM, TEST = 10, 64, 500  # records of a client, numbers of a record, records of the test
+# records of a client, numbers of a record, records of the test
+RECORDS, DIM, TEST = 10, 64, 500
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,16 @@ BASE = Sizes()
 
 
 def linear_round(sizes: Sizes, folder: Path) -> float:
-    """Processor seconds of a round in which no client is new: train, teach, weigh, distil, test and save."""
+    """Processor seconds of a round in which no client is new: train, teach, weigh,
+    distil, test and save.
+    """
     rng = np.random.default_rng(0)
     private = max(sizes.asked * RECORDS, sizes.classes)
     for name, count in (("x", private), ("x_test", TEST), ("aux/x", sizes.examples)):
         (folder / name).parent.mkdir(exist_ok=True)
-        np.save(folder / f"{name}.npy", rng.normal(size=(count, DIM)).astype(np.float32))
+        np.save(
+            folder / f"{name}.npy", rng.normal(size=(count, DIM)).astype(np.float32)
+        )
     np.save(folder / "y.npy", np.arange(private) % sizes.classes)
     np.save(folder / "y_test.npy", np.arange(TEST) % sizes.classes)
     (folder / "classes.txt").write_text("\n".join(map(str, range(sizes.classes))))
@@ -69,7 +76,9 @@ def linear_round(sizes: Sizes, folder: Path) -> float:
         rounds=3,
         head_only=True,
         prototypes=(PrototypeSpec.of("mlp", features=sizes.features),),
-        data=DataConfig(source="npy", path=str(folder), clients=sizes.asked, partition="iid"),
+        data=DataConfig(
+            source="npy", path=str(folder), clients=sizes.asked, partition="iid"
+        ),
         aux=AuxConfig(source="npy", path=str(folder / "aux")),
         pretrain=replace(DEMO.pretrain, epochs=0),
         distill=replace(DEMO.distill, epochs=1),
@@ -82,26 +91,43 @@ def linear_round(sizes: Sizes, folder: Path) -> float:
 
 
 def registered(clients: int, folder: Path) -> float:
-    """Processor seconds of a round of 100 new clients out of so many names; they answer from a script."""
+    """Processor seconds of a round of 100 new clients out of so many names; they answer
+    from a script.
+    """
     from helpers.scripted import Scripted
 
     clock = Clock()
-    run_in_folder(folder, scripted_server(clients, 4, folder), Scripted(), None, [clock])
+    run_in_folder(
+        folder, scripted_server(clients, 4, folder), Scripted(), None, [clock]
+    )
     return min(np.diff(clock.times))
 
 
 def bookkeeping(rounds: int, known: int, folder: Path) -> float:
-    """Processor seconds of all that a round does with what was before it: limits, state, saving, the privacy line."""
+    """Processor seconds of all that a round does with what was before it: limits,
+    state, saving, the privacy line.
+    """
     clients = [f"client-{number:07d}" for number in range(known)]
     asked = clients[:100]
     weights = {"cnn": {"parameters": np.zeros(650, np.float32)}}
     history = tuple(result(number, asked) for number in range(1, rounds + 1))
     releases = {client: release(client) for client in clients}
-    state = RunState(DEMO, rounds, weights, history=history, releases=releases, method_state={"cnn": {}})
-    state = replace(state.with_accounts(clients, dict.fromkeys(clients, ACCOUNT)), prepared=frozenset(clients))
+    state = RunState(
+        DEMO,
+        rounds,
+        weights,
+        history=history,
+        releases=releases,
+        method_state={"cnn": {}},
+    )
+    state = replace(
+        state.with_accounts(clients, dict.fromkeys(clients, ACCOUNT)),
+        prepared=frozenset(clients),
+    )
     state = replace(state, last_round=dict.fromkeys(clients, 1), selected=tuple(asked))
     RunWriter(folder).save(RunState(DEMO, 0, weights))
-    writer, lines, times = RunWriter(folder, state), JsonLines(), list[float]()  # as if all of it had been saved
+    # as if all of it had been saved
+    writer, lines, times = RunWriter(folder, state), JsonLines(), list[float]()
     lines.on_run_start(DEMO, folder, None)
     for number in range(rounds + 1, rounds + 6):
         start = time.process_time()
@@ -116,17 +142,26 @@ def bookkeeping(rounds: int, known: int, folder: Path) -> float:
 
 
 def weigh(known: int) -> float:
-    """Processor seconds of the weights of 100 teachers on 20,000 examples, one of so many releases being new."""
+    """Processor seconds of the weights of 100 teachers on 20,000 examples, one of so
+    many releases being new.
+    """
     embedding, releases = cohort(100)
-    known_before = {f"known-{number}": replace(releases["client-0000"]) for number in range(known - 100)}
-    embedding.teacher_weights({**known_before, **dict(list(releases.items())[:-1])}, list(releases))
+    known_before = {
+        f"known-{number}": replace(releases["client-0000"])
+        for number in range(known - 100)
+    }
+    embedding.teacher_weights(
+        {**known_before, **dict(list(releases.items())[:-1])}, list(releases)
+    )
     start = time.process_time()
     embedding.teacher_weights({**known_before, **releases}, list(releases))
     return time.process_time() - start
 
 
 def split(clients: int, classes: int) -> float:
-    """Processor seconds of one Dirichlet split, α = 0.1, of ten records for each client or class."""
+    """Processor seconds of one Dirichlet split, α = 0.1, of ten records for each client
+    or class.
+    """
     labels = np.arange(10 * max(clients, classes)) % classes
     start = time.process_time()
     dirichlet(labels, clients, 0.1, np.random.default_rng(0))
@@ -144,7 +179,9 @@ class Curve:
 
 CURVES = {
     "clients": Curve(
-        "clients a round", (25, 100, 400, 1600), lambda size, folder: linear_round(replace(BASE, asked=size), folder)
+        "clients a round",
+        (25, 100, 400, 1600),
+        lambda size, folder: linear_round(replace(BASE, asked=size), folder),
     ),
     "examples": Curve(
         "auxiliary points",
@@ -152,25 +189,43 @@ CURVES = {
         lambda size, folder: linear_round(replace(BASE, examples=size), folder),
     ),
     "classes": Curve(
-        "classes", (10, 40, 160, 640), lambda size, folder: linear_round(replace(BASE, classes=size), folder)
+        "classes",
+        (10, 40, 160, 640),
+        lambda size, folder: linear_round(replace(BASE, classes=size), folder),
     ),
     "features": Curve(
-        "features", (64, 256, 1024, 4096), lambda size, folder: linear_round(replace(BASE, features=size), folder)
+        "features",
+        (64, 256, 1024, 4096),
+        lambda size, folder: linear_round(replace(BASE, features=size), folder),
     ),
-    "registered": Curve("registered clients, 100 a round", (10**3, 10**4, 10**5, 10**6), registered),
+    "registered": Curve(
+        "registered clients, 100 a round", (10**3, 10**4, 10**5, 10**6), registered
+    ),
     "known": Curve(
         "clients with a release: bookkeeping",
         (1_000, 4_000, 16_000, 64_000),
         lambda size, folder: bookkeeping(10, size, folder),
     ),
     "weigh": Curve(
-        "clients with a release: weights of 100", (1_000, 4_000, 16_000, 64_000), lambda size, _: weigh(size)
+        "clients with a release: weights of 100",
+        (1_000, 4_000, 16_000, 64_000),
+        lambda size, _: weigh(size),
     ),
     "rounds": Curve(
-        "rounds done: bookkeeping", (50, 200, 800, 3200), lambda size, folder: bookkeeping(size, 100, folder)
+        "rounds done: bookkeeping",
+        (50, 200, 800, 3200),
+        lambda size, folder: bookkeeping(size, 100, folder),
     ),
-    "split-clients": Curve("clients of a split, 10 classes", (100, 1000, 10_000), lambda size, _: split(size, 10)),
-    "split-classes": Curve("classes of a split, 100 clients", (10, 100, 1000), lambda size, _: split(100, size)),
+    "split-clients": Curve(
+        "clients of a split, 10 classes",
+        (100, 1000, 10_000),
+        lambda size, _: split(size, 10),
+    ),
+    "split-classes": Curve(
+        "classes of a split, 100 clients",
+        (10, 100, 1000),
+        lambda size, _: split(100, size),
+    ),
 }
 
 
@@ -203,41 +258,67 @@ def exponent(sizes: Sequence[float], figures: Sequence[float]) -> float:
 
 def measured(names: Sequence[str]) -> Iterator[tuple[str, list[float], list[float]]]:
     for name in names:
-        times, peaks = zip(*(point(name, size) for size in CURVES[name].sizes), strict=True)
+        times, peaks = zip(
+            *(point(name, size) for size in CURVES[name].sizes), strict=True
+        )
         yield name, list(times), list(peaks)
 
 
 def row(name: str, times: Sequence[float], peaks: Sequence[float]) -> str:
     curve = CURVES[name]
-    over = [" → ".join(f"{figure:,.3g}" for figure in figures) for figures in (times, peaks)]
+    over = [
+        " → ".join(f"{figure:,.3g}" for figure in figures) for figures in (times, peaks)
+    ]
     sizes = " → ".join(f"{size:,}" for size in curve.sizes)
     local = exponent(curve.sizes[-2:], times[-2:])
-    slopes = f"{exponent(curve.sizes, times):.2f} | {local:.2f}", f"{exponent(curve.sizes, peaks):.2f}"
+    slopes = (
+        f"{exponent(curve.sizes, times):.2f} | {local:.2f}",
+        f"{exponent(curve.sizes, peaks):.2f}",
+    )
     return f"| {curve.what} | {sizes} | {over[0]} | {slopes[0]} | {over[1]} | {slopes[1]} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth")
-    parser.add_argument("curves", nargs="*", metavar="CURVE", help=f"some of {', '.join(CURVES)}; all if none is named")
-    parser.add_argument("--picture", type=Path, help="also draw the times of the rounds, an SVG")
+    parser.add_argument(
+        "curves",
+        nargs="*",
+        metavar="CURVE",
+        help=f"some of {', '.join(CURVES)}; all if none is named",
+    )
+    parser.add_argument(
+        "--picture", type=Path, help="also draw the times of the rounds, an SVG"
+    )
     asked = parser.parse_args()
     unknown = set(asked.curves) - set(CURVES)
     if unknown:
-        parser.error(f"there is no curve {', '.join(sorted(unknown))}; choose from {', '.join(CURVES)}")
+        parser.error(
+            f"there is no curve {', '.join(sorted(unknown))}; choose from "
+            f"{', '.join(CURVES)}"
+        )
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as place:
         linear_round(Sizes(2, 200), Path(place))  # whatever is imported late
     print(f"{machine()}\n")
-    print("| against | sizes | processor seconds | exponent | of the last step | MB above the start | exponent |")
+    print(
+        "| against | sizes | processor seconds | exponent | of the last step | MB "
+        "above the start | exponent |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     drawn = []
     for name, times, peaks in measured(asked.curves or list(CURVES)):
         print(row(name, times, peaks), flush=True)
-        drawn.append(Line(CURVES[name].what, [time / times[0] for time in times], f"t{len(drawn)}"))
+        drawn.append(
+            Line(
+                CURVES[name].what, [time / times[0] for time in times], f"t{len(drawn)}"
+            )
+        )
     if asked.picture:
         steps = [f"× {4**step}" for step in range(4)]
         what = "processor time of a round, times that at the smallest size"
-        LineChart(drawn[:4], "size", what, x_values=steps).save(asked.picture, "How a round grows")
+        LineChart(drawn[:4], "size", what, x_values=steps).save(
+            asked.picture, "How a round grows"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Linear mode with simulated clients, beside stacked heads written by hand: T1 alone, and a whole round.
+"""Linear mode with simulated clients, beside stacked heads written by hand: T1 alone,
+and a whole round.
 
-The bare arm keeps all features in memory, trains the heads of a round as one tensor with gradients of its own, and has
-neither messages nor accounts nor checks.
+The bare arm keeps all features in memory, trains the heads of a round as one tensor
+with gradients of its own, and has neither messages nor accounts nor checks.
 """
 
 from __future__ import annotations
@@ -36,18 +37,24 @@ LR, EPSILON, BETA1, BETA2 = 1e-3, 1e-8, 0.9, 0.999  # of Adam
 
 
 def settings(folder: Path, features: int) -> Config:
-    """FedDF on random rows, split by Dirichlet(1): the clients have unlike numbers of records."""
+    """FedDF on random rows, split by Dirichlet(1): the clients have unlike numbers of
+    records.
+    """
     rng = np.random.default_rng(0)
     for name, size in (("private", RECORDS), ("aux", 2000)):
         (folder / name).mkdir()
-        np.save(folder / name / "x.npy", rng.normal(size=(size, INPUTS)).astype(np.float32))
+        np.save(
+            folder / name / "x.npy", rng.normal(size=(size, INPUTS)).astype(np.float32)
+        )
         np.save(folder / name / "y.npy", rng.integers(CLASSES, size=size))
     return Config(
         method="feddf+p",
         head_only=True,
         head_features="raw",  # as the bare arm takes them
         prototypes=(PrototypeSpec.of("mlp", features=features, norm="none"),),
-        data=DataConfig(source="npy", path=str(folder / "private"), clients=CLIENTS, alpha=1.0),
+        data=DataConfig(
+            source="npy", path=str(folder / "private"), clients=CLIENTS, alpha=1.0
+        ),
         aux=AuxConfig(source="npy", path=str(folder / "aux")),
         pretrain=PretrainConfig(epochs=0),
     )
@@ -68,19 +75,29 @@ class Ours:
         server.restore(state)
         federation = in_process(config, folder / "run", server.cache)
         ours = cls(server, federation, state)
-        assert len(ours.train()) == config.data.clients  # every client computes its features
+        # every client computes its features
+        assert len(ours.train()) == config.data.clients
         return replace(ours, state=replace(state, prepared=frozenset(server.clients)))
 
     def orders(self) -> list[TrainOrder]:
-        return [self.server.orders.train(self.state, client) for client in self.server.clients]
+        return [
+            self.server.orders.train(self.state, client)
+            for client in self.server.clients
+        ]
 
     def train(self) -> list[Update]:
         """T1, from orders to replies."""
-        return [reply for reply in self.federation.ask(self.orders()) if isinstance(reply, Update)]
+        return [
+            reply
+            for reply in self.federation.ask(self.orders())
+            if isinstance(reply, Update)
+        ]
 
     def round(self) -> RunState:
         """T1 to T3, and the test."""
-        current = Round.start(self.server, None, self.state, self.server.clients, Costs())
+        current = Round.start(
+            self.server, None, self.state, self.server.clients, Costs()
+        )
         for reply in self.federation.ask(current.costs.count_sent(self.orders())):
             assert isinstance(reply, Update), reply
             current.add(reply)
@@ -123,15 +140,23 @@ class Bare:
 
     @torch.no_grad()
     def train(self, batch_size: int = 32) -> tuple[Tensor, Tensor, Tensor]:
-        """(weights, biases, losses) of all clients, in descending order of their size."""
+        """(weights, biases, losses) of all clients, in descending order of their
+        size.
+        """
         ranked = sorted(range(len(self.parts)), key=lambda i: -len(self.parts[i]))
-        orders = [self.parts[i][_permutation(len(self.parts[i]), self.seeds[i])] for i in ranked]
+        orders = [
+            self.parts[i][_permutation(len(self.parts[i]), self.seeds[i])]
+            for i in ranked
+        ]
         sizes = torch.tensor([len(order) for order in orders])
         steps = math.ceil(int(sizes[0]) / batch_size)
         rows = torch.nn.utils.rnn.pad_sequence(orders, batch_first=True)
         rows = F.pad(rows, (0, steps * batch_size - rows.shape[1]))
         there = (torch.arange(steps * batch_size) < sizes[:, None]).float()
-        weight, bias = (tensor.repeat(len(ranked), *[1] * tensor.ndim) for tensor in (self.weight, self.bias))
+        weight, bias = (
+            tensor.repeat(len(ranked), *[1] * tensor.ndim)
+            for tensor in (self.weight, self.bias)
+        )
         moments = [torch.zeros_like(tensor) for tensor in (weight, weight, bias, bias)]
         losses = torch.zeros(len(ranked))
         for step in range(steps):
@@ -139,31 +164,50 @@ class Bare:
             batch = slice(step * batch_size, (step + 1) * batch_size)
             index, mask = rows[:k, batch], there[:k, batch]
             x, y = self.features[index], self.labels[index]
-            log_p = torch.baddbmm(bias[:k, None], x, weight[:k].transpose(1, 2)).log_softmax(2)
+            log_p = torch.baddbmm(
+                bias[:k, None], x, weight[:k].transpose(1, 2)
+            ).log_softmax(2)
             losses[:k] -= (log_p.gather(2, y[..., None])[..., 0] * mask).sum(1)
             gradient = log_p.exp()
             gradient.scatter_add_(2, y[..., None], torch.full((*y.shape, 1), -1.0))
             gradient *= (mask / mask.sum(1, keepdim=True))[..., None]
-            pairs = (weight, gradient.transpose(1, 2) @ x, *moments[:2]), (bias, gradient.sum(1), *moments[2:])
+            pairs = (
+                (weight, gradient.transpose(1, 2) @ x, *moments[:2]),
+                (bias, gradient.sum(1), *moments[2:]),
+            )
             for parameter, g, mean, square in pairs:
                 mean[:k].lerp_(g, 1 - BETA1)
                 square[:k].mul_(BETA2).addcmul_(g, g, value=1 - BETA2)
-                scale = (square[:k].sqrt() / math.sqrt(1 - BETA2 ** (step + 1))).add_(EPSILON)
-                parameter[:k].addcdiv_(mean[:k], scale, value=-LR / (1 - BETA1 ** (step + 1)))
+                scale = (square[:k].sqrt() / math.sqrt(1 - BETA2 ** (step + 1))).add_(
+                    EPSILON
+                )
+                parameter[:k].addcdiv_(
+                    mean[:k], scale, value=-LR / (1 - BETA1 ** (step + 1))
+                )
         return weight, bias, losses / sizes
 
     def round(self) -> float:
-        """T1, the uniform ensemble on D_distill, one epoch of distillation into the average, and the test."""
+        """T1, the uniform ensemble on D_distill, one epoch of distillation into the
+        average, and the test.
+        """
         weight, bias, _ = self.train()
         sizes = torch.tensor(sorted((len(part) for part in self.parts), reverse=True))
         shares = sizes / sizes.sum()
-        logits = sum(self.distill @ w.T + b for w, b in zip(weight, bias, strict=True)) / len(weight)
+        logits = sum(
+            self.distill @ w.T + b for w, b in zip(weight, bias, strict=True)
+        ) / len(weight)
         soft = torch.softmax(torch.as_tensor(logits), 1)
         head = torch.nn.Linear(self.weight.shape[1], CLASSES)
-        head.load_state_dict({"weight": torch.einsum("k,kch->ch", shares, weight), "bias": shares @ bias})
+        head.load_state_dict(
+            {"weight": torch.einsum("k,kch->ch", shares, weight), "bias": shares @ bias}
+        )
         adam = torch.optim.Adam(head.parameters(), 5e-5)
         for batch in torch.randperm(len(soft)).split(128):
-            loss = F.kl_div(head(self.distill[batch]).log_softmax(1), soft[batch], reduction="batchmean")
+            loss = F.kl_div(
+                head(self.distill[batch]).log_softmax(1),
+                soft[batch],
+                reduction="batchmean",
+            )
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             adam.step()
@@ -176,7 +220,9 @@ def _permutation(size: int, seed: int) -> Tensor:
 
 
 def same(ours: list[Update], bare: tuple[Tensor, Tensor, Tensor]) -> bool:
-    """Whether both arms trained the same heads (a batch of one row, which ours merges, may differ)."""
+    """Whether both arms trained the same heads (a batch of one row, which ours merges,
+    may differ).
+    """
     by_size = sorted(ours, key=lambda update: -update.records)
     weights = np.stack([update.weights["parameters"] for update in by_size])
     return np.allclose(weights[:, :-CLASSES], bare[0].flatten(1).numpy(), atol=2e-3)
@@ -190,4 +236,6 @@ def rows() -> Iterator[Row]:
             assert same(ours.train(), bare.train())
             setting = f"{CLIENTS} heads of {features} features, {sum(map(len, bare.parts)):,} records"
             yield compare("B5", f"T1 of {setting}", 1.3, ours.train, bare.train)
-            yield compare("B5", f"linear round of {setting}", 1.3, ours.round, bare.round)
+            yield compare(
+                "B5", f"linear round of {setting}", 1.3, ours.round, bare.round
+            )

@@ -1,6 +1,7 @@
 """B13: what a client costs does not depend on how many others are registered.
 
-The run of docs/scale.md, ten thousand clients for 50 rounds, is `fedaux run studies/ten_thousand.toml`.
+The run of docs/scale.md, ten thousand clients for 50 rounds, is `fedaux run
+studies/ten_thousand.toml`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ ASKED, RECORDS = 100, 6  # clients of a round; records of each of them
 def rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as few, tempfile.TemporaryDirectory() as many:
         setting = f"{ASKED} orders to heads, 10,000 clients registered / {ASKED}"
-        yield compare("B13", setting, 1.1, orders(10_000, Path(many)), orders(ASKED, Path(few)))
+        yield compare(
+            "B13", setting, 1.1, orders(10_000, Path(many)), orders(ASKED, Path(few))
+        )
 
 
 def orders(clients: int, folder: Path) -> Action:
@@ -41,18 +44,25 @@ def orders(clients: int, folder: Path) -> Action:
         DEMO,
         head_only=True,
         prototypes=(PrototypeSpec("mlp"),),
-        data=DataConfig(source="npy", path=str(folder), clients=clients, partition="iid"),
+        data=DataConfig(
+            source="npy", path=str(folder), clients=clients, partition="iid"
+        ),
         aux=AuxConfig(fraction=0.2),
         pretrain=replace(DEMO.pretrain, epochs=0),
     )
     server = make_server(config, cache=folder / "cache")
-    federation, state = in_process(config, folder, folder / "cache"), initial_state(server)
+    federation, state = (
+        in_process(config, folder, folder / "cache"),
+        initial_state(server),
+    )
     server.restore(state)
     asked = [server.clients[i] for i in rng.choice(clients, ASKED, replace=False)]
     state, _ = collect_releases(server, federation, state, asked, Costs())
 
     def ask() -> None:
-        replies = list(federation.ask([server.orders.train(state, client) for client in asked]))
+        replies = list(
+            federation.ask([server.orders.train(state, client) for client in asked])
+        )
         assert all(isinstance(reply, Update) for reply in replies)
 
     return ask

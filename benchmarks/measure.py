@@ -1,4 +1,6 @@
-"""Ratios of two arms, taken in turn in one process: wall time and processor time, minimum and median."""
+"""Ratios of two arms, taken in turn in one process: wall time and processor time,
+minimum and median.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class Row:
     target: str
     figures: str
     passed: bool
-    ratio: float = math.inf  # of a row that is a ratio: its value, and the largest that passes
+    # of a row that is a ratio: its value, and the largest that passes
+    ratio: float = math.inf
     limit: float = 0.0
 
     def within(self, slack: float) -> bool:
@@ -51,19 +54,34 @@ def alternate(arms: dict[str, Action], repeats: int = 7) -> dict[str, Times]:
     return times
 
 
-def compare(name: str, setting: str, limit: float, ours: Action, bare: Action, repeats: int = 7) -> Row:
-    """Ours as a multiple of the bare arm. The minimum of processor time decides: other work does not disturb it."""
+def compare(
+    name: str, setting: str, limit: float, ours: Action, bare: Action, repeats: int = 7
+) -> Row:
+    """Ours as a multiple of the bare arm. The minimum of processor time decides: other
+    work does not disturb it.
+    """
     times = alternate({"ours": ours, "bare": bare}, repeats)
     wall, processor = (
-        [statistic(times["ours"], clock) / statistic(times["bare"], clock) for statistic in (_min, _median)]
+        [
+            statistic(times["ours"], clock) / statistic(times["bare"], clock)
+            for statistic in (_min, _median)
+        ]
         for clock in (0, 1)
     )
     absolute = 1000 * _min(times["ours"], 0)
     figures = (
-        f"processor {processor[0]:.2f} min, {processor[1]:.2f} median; wall {wall[0]:.2f}, {wall[1]:.2f}; "
-        f"ours {absolute:,.3g} ms"
+        f"processor {processor[0]:.2f} min, {processor[1]:.2f} median; wall "
+        f"{wall[0]:.2f}, {wall[1]:.2f}; ours {absolute:,.3g} ms"
     )
-    return Row(name, setting, f"≤ {limit:g}", figures, min(processor) <= limit, min(processor), limit)
+    return Row(
+        name,
+        setting,
+        f"≤ {limit:g}",
+        figures,
+        min(processor) <= limit,
+        min(processor),
+        limit,
+    )
 
 
 def _min(times: Times, clock: int) -> float:
@@ -78,11 +96,22 @@ def machine() -> str:
     """Processor, threads and versions: what figures are worth nothing without."""
     import torch
 
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "flwr", "numpy"))
+    lines = (
+        Path("/proc/cpuinfo").read_text().splitlines()
+        if Path("/proc/cpuinfo").is_file()
+        else []
+    )
+    models = [
+        line.partition(":")[2].strip()
+        for line in lines
+        if line.startswith("model name")
+    ]
+    packages = ", ".join(
+        f"{name} {version(name)}" for name in ("torch", "flwr", "numpy")
+    )
     threads = torch.get_num_threads()
     return (
-        f"{models[0] if models else platform.processor()}, {os.cpu_count()} cores, {threads} thread"
-        f"{'s' if threads > 1 else ''}; Python {platform.python_version()}, {packages}"
+        f"{models[0] if models else platform.processor()}, {os.cpu_count()} cores, "
+        f"{threads} thread{'s' if threads > 1 else ''}; Python "
+        f"{platform.python_version()}, {packages}"
     )

@@ -1,4 +1,5 @@
-"""B8: peak memory against clients a round and against registered clients, each in a process of its own.
+"""B8: peak memory against clients a round and against registered clients, each in a
+process of its own.
 
 PYTHONPATH=tests python -m benchmarks B8
 """
@@ -30,9 +31,13 @@ SIZES = {"asked": (10, 100, 1000), "registered": (10**2, 10**4, 10**6)}
 
 
 def asked(clients: int, folder: Path) -> int:
-    """Two rounds in linear mode, teachers on the server, over in-process clients that are all asked."""
+    """Two rounds in linear mode, teachers on the server, over in-process clients that
+    are all asked.
+    """
     data = replace(DEMO.data, clients=clients, partition="iid", test_fraction=0.1)
-    config = replace(DEMO, rounds=2, head_only=True, data=data, aux=AuxConfig(fraction=0.2))
+    config = replace(
+        DEMO, rounds=2, head_only=True, data=data, aux=AuxConfig(fraction=0.2)
+    )
     config = replace(config, pretrain=replace(DEMO.pretrain, epochs=0))
     state = run(config, folder, cache=folder / "cache").state
     assert [len(result.client_metrics) for result in state.history] == [clients] * 2
@@ -40,11 +45,19 @@ def asked(clients: int, folder: Path) -> int:
 
 
 def scripted_server(clients: int, rounds: int, folder: Path) -> Server:
-    """Of a run that asks at most 100 clients a round out of so many names; `Scripted` answers for them."""
+    """Of a run that asks at most 100 clients a round out of so many names; `Scripted`
+    answers for them.
+    """
     from helpers.scripted import CONFIG
 
     data, policy = replace(CONFIG.data, clients=clients), FederationConfig(quorum=0.5)
-    config = replace(CONFIG, rounds=rounds, fraction=min(1.0, 100 / clients), data=data, federation=policy)
+    config = replace(
+        CONFIG,
+        rounds=rounds,
+        fraction=min(1.0, 100 / clients),
+        data=data,
+        federation=policy,
+    )
     rng = np.random.default_rng(0)
     test = Records(rng.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 3)
     aux = Records(rng.normal(size=(50, 4)).astype(np.float32))
@@ -55,20 +68,27 @@ def registered(clients: int, folder: Path) -> int:
     """Three rounds of at most 100 clients out of so many names."""
     from helpers.scripted import Scripted
 
-    state: RunState = run_in_folder(folder, scripted_server(clients, 3, folder), Scripted(), None).state
+    state: RunState = run_in_folder(
+        folder, scripted_server(clients, 3, folder), Scripted(), None
+    ).state
     assert [len(result.client_metrics) for result in state.history] == [100] * 3
     return (folder / FILE).stat().st_size
 
 
 def probe(kind: str, clients: int) -> tuple[float, int]:
-    """(peak MB of a fresh process, bytes of the state that it replaces in every round)."""
+    """(peak MB of a fresh process, bytes of the state that it replaces in every
+    round).
+    """
     words = [sys.executable, "-m", "benchmarks.memory", kind, str(clients)]
-    peak, size = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()[-2:]
+    peak, size = subprocess.run(
+        words, capture_output=True, text=True, check=True
+    ).stdout.split()[-2:]
     return float(peak), int(size)
 
 
 def rows() -> Iterator[Row]:
-    limits = {"asked": 40e3, "registered": 400.0}  # bytes of peak memory for each client
+    # bytes of peak memory for each client
+    limits = {"asked": 40e3, "registered": 400.0}
     settings = {
         "asked": "clients a round, digits, linear mode, teachers on the server",
         "registered": "registered clients, 100 a round",
@@ -92,5 +112,7 @@ def rows() -> Iterator[Row]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as place:
-        state_size = {"asked": asked, "registered": registered}[sys.argv[1]](int(sys.argv[2]), Path(place))
+        state_size = {"asked": asked, "registered": registered}[sys.argv[1]](
+            int(sys.argv[2]), Path(place)
+        )
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, state_size)

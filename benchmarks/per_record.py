@@ -1,9 +1,10 @@
-"""What it costs that every private record passes alone: seconds per 1,000 records, against batches.
+"""What it costs that every private record passes alone: seconds per 1,000 records,
+against batches.
 
     python benchmarks/per_record.py [--repeats 5]
 
-All arms of a row are measured in turn, in one process; shown are the least and the median time. Batches may use as many
-threads as there are workers.
+All arms of a row are measured in turn, in one process; shown are the least and the
+median time. Batches may use as many threads as there are workers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from fedaux.privacy.units import Units
 WORKERS = 2
 of = PrototypeSpec.of
 IMAGE, SMALL = (32, 32, 3), (8, 8, 1)
-NETWORKS: list[tuple[PrototypeSpec, tuple[int, ...], int]] = [  # (network, shape of a record, how many)
+# (network, shape of a record, how many)
+NETWORKS: list[tuple[PrototypeSpec, tuple[int, ...], int]] = [
     (of("mlp"), (64,), 1000),
     (of("cnn"), SMALL, 1000),
     (of("resnet8", width=16), IMAGE, 200),
@@ -39,7 +41,22 @@ NETWORKS: list[tuple[PrototypeSpec, tuple[int, ...], int]] = [  # (network, shap
     (of("bert"), (), 100),
     (of("encoder"), (), 100),
 ]
-WORDS = ["a", "good", "film", "but", "far", "too", "long", "for", "me", "and", "the", "music", "was", "new"]
+WORDS = [
+    "a",
+    "good",
+    "film",
+    "but",
+    "far",
+    "too",
+    "long",
+    "for",
+    "me",
+    "and",
+    "the",
+    "music",
+    "was",
+    "new",
+]
 
 
 def records_of(shape: tuple[int, ...], count: int) -> Records:
@@ -72,23 +89,43 @@ def batched_gradients(model: Prototype, records: Records) -> None:
     parameters = {name: one.detach() for name, one in model.named_parameters()}
 
     def loss(parameters: Any, row: Any, label: Any) -> Any:
-        return F.cross_entropy(functional_call(model, parameters, (row[None],)), label[None])
+        return F.cross_entropy(
+            functional_call(model, parameters, (row[None],)), label[None]
+        )
 
     each = vmap(grad(loss), in_dims=(None, 0, 0))
     for rows in records.blocks(32):
         each(parameters, records.batch(rows), torch.from_numpy(records.labels[rows]))
 
 
-def row(name: str, alone: Callable[[], Any], batched: Callable[[], Any], count: int, repeats: int) -> None:
+def row(
+    name: str,
+    alone: Callable[[], Any],
+    batched: Callable[[], Any],
+    count: int,
+    repeats: int,
+) -> None:
     arms = [
         lambda: seconds(alone, 1),
         lambda: seconds(alone, WORKERS, forced=True),
         lambda: seconds(alone, WORKERS),
         lambda: seconds(batched, WORKERS),
     ]
-    times = np.array([[1000 * arm() / count for arm in arms] for _ in range(repeats + 1)])[1:]  # the first warms up
-    cells = [f"{least:.2f} ({median:.2f})" for least, median in zip(times.min(0), np.median(times, 0), strict=True)]
-    print(f"| {name} | {' | '.join(cells)} | {times[:, 2].min() / times[:, 3].min():.1f} |", flush=True)
+    # the first warms up
+    times = np.array(
+        [[1000 * arm() / count for arm in arms] for _ in range(repeats + 1)]
+    )[1:]
+    cells = [
+        f"{least:.2f} ({median:.2f})"
+        for least, median in zip(times.min(0), np.median(times, 0), strict=True)
+    ]
+    print(
+        (
+            f"| {name} | {' | '.join(cells)} | "
+            f"{times[:, 2].min() / times[:, 3].min():.1f} |"
+        ),
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -96,7 +133,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats
     print(f"Seconds per 1,000 records, least (median) of {repeats}.\n")
-    print("| | alone, 1 worker | alone, 2 workers | alone, as chosen | batched, 2 threads | chosen / batched |")
+    print(
+        "| | alone, 1 worker | alone, 2 workers | alone, as chosen | batched, 2 "
+        "threads | chosen / batched |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     for spec, shape, count in NETWORKS:
         records = records_of(shape, count)
@@ -116,17 +156,27 @@ def main() -> None:
     ):
         units = Units.of(records, "record", 1)
 
-        def steps(model: Prototype = model, records: Records = records, units: Units = units) -> None:
+        def steps(
+            model: Prototype = model, records: Records = records, units: Units = units
+        ) -> None:
             def attempt(one: Any) -> None:
                 clipped_unit_gradient(one, records, records.labels, units.rows[0], 1.0)
 
-            sum_clipped_gradients(per_record.replicate(model, attempt, units.count), records, units.rows, 1.0)
+            sum_clipped_gradients(
+                per_record.replicate(model, attempt, units.count),
+                records,
+                units.rows,
+                1.0,
+            )
 
         def vmapped(model: Prototype = model, records: Records = records) -> None:
             batched_gradients(model, records)
 
         row(name, steps, vmapped, len(records), repeats)
-    rows, mean, basis = (np.random.default_rng(0).normal(size=size) for size in ((5000, 512), 512, (512, 32)))
+    rows, mean, basis = (
+        np.random.default_rng(0).normal(size=size)
+        for size in ((5000, 512), 512, (512, 32))
+    )
     row(
         "public map, 512 → 32",
         lambda: per_record.project(rows, mean, basis),

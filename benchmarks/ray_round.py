@@ -1,7 +1,9 @@
-"""B2: one round of FedAUX on Ray beside a Flower app written by hand: same payload, training, teachers, distillation.
+"""B2: one round of FedAUX on Ray beside a Flower app written by hand: same payload,
+training, teachers, distillation.
 
-Both arms run in turn on one grid of two workers. Wall time decides: it takes the whole machine. The app by hand knows
-the teachers' weights from the start, and checks nothing that it receives.
+Both arms run in turn on one grid of two workers. Wall time decides: it takes the whole
+machine. The app by hand knows the teachers' weights from the start, and checks nothing
+that it receives.
 """
 
 from __future__ import annotations
@@ -40,30 +42,49 @@ from fedaux.server.run_state import RunState
 from fedaux.server.server import Server, make_server
 
 LIMIT, REPEATS = 1.05, 9
-FOLDER = "FEDAUX_BENCHMARK"  # environment variable: the folder of the run, for the workers
+# environment variable: the folder of the run, for the workers
+FOLDER = "FEDAUX_BENCHMARK"
 CONFIG = replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
 
 
 def rows() -> Iterator[Row]:
-    """In a process of its own for Ray's sake: its server runs in a thread, and leaves its times in a file."""
+    """In a process of its own for Ray's sake: its server runs in a thread, and leaves
+    its times in a file.
+    """
     from flwr.simulation import run_simulation
 
     with tempfile.TemporaryDirectory() as folder:
-        os.environ |= {FOLDER: folder, "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
-        resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}}
+        os.environ |= {
+            FOLDER: folder,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "OMP_NUM_THREADS": "1",
+        }
+        resources = {
+            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+            "init_args": {"num_cpus": 2},
+        }
         run_simulation(server, app, CONFIG.data.clients, backend_config=resources)  # type: ignore[arg-type]
         times = json.loads((Path(folder) / "times.json").read_text())
     ours, bare = (sorted(times[arm]) for arm in ("ours", "bare"))
     ratios = [ours[0] / bare[0], ours[len(ours) // 2] / bare[len(bare) // 2]]
     figures = f"wall {ratios[0]:.2f} min, {ratios[1]:.2f} median; ours {1000 * ours[0]:,.0f} ms"
-    yield Row("B2", "a round of the demo on Ray, 2 workers", f"≤ {LIMIT:g}", figures, min(ratios) <= LIMIT)
+    yield Row(
+        "B2",
+        "a round of the demo on Ray, 2 workers",
+        f"≤ {LIMIT:g}",
+        figures,
+        min(ratios) <= LIMIT,
+    )
 
 
 app, server = ClientApp(), ServerApp()
 
 
 def site(handler: str, message: Message, context: Context) -> Message:
-    settings = {"config": json.dumps(CONFIG.to_dict()), "vault": f"{os.environ[FOLDER]}/clients"}
+    settings = {
+        "config": json.dumps(CONFIG.to_dict()),
+        "vault": f"{os.environ[FOLDER]}/clients",
+    }
     context.node_config.update(settings)
     return client_app.app._registered_funcs[handler](message, context)
 
@@ -95,7 +116,10 @@ def train_bare(message: Message, context: Context) -> Message:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    reply = {"model": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"records": len(y)})}
+    reply = {
+        "model": ArrayRecord(model.state_dict()),
+        "metrics": MetricRecord({"records": len(y)}),
+    }
     return Message(RecordDict(reply), reply_to=message)
 
 
@@ -116,14 +140,20 @@ def main(grid: Grid, context: Context) -> None:
     torch.set_num_threads(1)
     folder = Path(os.environ[FOLDER])
     parts = make_server(CONFIG, cache=folder / "cache")
-    nodes = NodeRegistry(grid, parts.clients, open_data(CONFIG).classes).wait_for_clients(60, len(parts.clients))
+    nodes = NodeRegistry(
+        grid, parts.clients, open_data(CONFIG).classes
+    ).wait_for_clients(60, len(parts.clients))
     federation, state = GridFederation(grid, nodes), initial_state(parts)
     embedding = parts.restore(state)
     state, failures = collect_releases(parts, federation, state, parts.clients, Costs())
     assert embedding is not None
     assert not failures, failures
     weights = embedding.teacher_weights(state.releases, parts.clients)
-    bare = Bare(grid, [nodes[client] for client in parts.clients], np.stack([weights.of(c) for c in parts.clients]))
+    bare = Bare(
+        grid,
+        [nodes[client] for client in parts.clients],
+        np.stack([weights.of(c) for c in parts.clients]),
+    )
     times: dict[str, list[float]] = {"ours": [], "bare": []}
     for turn in range(REPEATS + 1):
         start = time.perf_counter()
@@ -136,7 +166,12 @@ def main(grid: Grid, context: Context) -> None:
     (folder / "times.json").write_text(json.dumps(times))
 
 
-def round_of_ours(parts: Server, federation: GridFederation, embedding: PublicEmbedding, state: RunState) -> None:
+def round_of_ours(
+    parts: Server,
+    federation: GridFederation,
+    embedding: PublicEmbedding,
+    state: RunState,
+) -> None:
     current = Round.start(parts, embedding, state, parts.clients, Costs())
     train(parts, federation, state, current, len(parts.clients), parts.clients)
     assert not current.failures, current.failures
@@ -150,30 +185,61 @@ class Bare:
         self.grid, self.nodes = grid, nodes
         self.weights = dict(zip(nodes, torch.from_numpy(weights).float(), strict=True))
         public, test = make_server(CONFIG).public, open_data(CONFIG).test
-        self.public, self.test, self.labels = public.distill.tensor(), test.tensor(), torch.from_numpy(test.labels)
-        self.start = {name: tensor.clone() for name, tensor in network().state_dict().items()}
+        self.public, self.test, self.labels = (
+            public.distill.tensor(),
+            test.tensor(),
+            torch.from_numpy(test.labels),
+        )
+        self.start = {
+            name: tensor.clone() for name, tensor in network().state_dict().items()
+        }
 
     def round(self) -> float:
         """The accuracy after a round that starts from the same weights as any other."""
         model, arrays = network(), ArrayRecord(self.start)
-        messages = [Message(RecordDict({"model": arrays}), node, "train.bare") for node in self.nodes]
-        total, mean, ensemble = 0, dict[str, Tensor](), torch.zeros(len(self.public), 10)
+        messages = [
+            Message(RecordDict({"model": arrays}), node, "train.bare")
+            for node in self.nodes
+        ]
+        total, mean, ensemble = (
+            0,
+            dict[str, Tensor](),
+            torch.zeros(len(self.public), 10),
+        )
         for reply in self.grid.send_and_receive(messages):
-            weights, size = reply.content["model"].to_torch_state_dict(), int(reply.content["metrics"]["records"])
+            weights, size = (
+                reply.content["model"].to_torch_state_dict(),
+                int(reply.content["metrics"]["records"]),
+            )
             total += size
-            mean = {name: mean.get(name, 0) + size * tensor for name, tensor in weights.items()}
+            mean = {
+                name: mean.get(name, 0) + size * tensor
+                for name, tensor in weights.items()
+            }
             model.load_state_dict(weights)
-            ensemble += self.weights[reply.metadata.src_node_id][:, None] * predict(model, self.public)
+            ensemble += self.weights[reply.metadata.src_node_id][:, None] * predict(
+                model, self.public
+            )
         model.load_state_dict({name: tensor / total for name, tensor in mean.items()})
-        soft_labels = torch.softmax(ensemble / sum(self.weights.values())[:, None], dim=1)  # type: ignore[index]
+        soft_labels = torch.softmax(
+            ensemble / sum(self.weights.values())[:, None], dim=1
+        )  # type: ignore[index]
         self.distill(model, soft_labels)
-        return float((predict(model, self.test).argmax(1) == self.labels).float().mean())
+        return float(
+            (predict(model, self.test).argmax(1) == self.labels).float().mean()
+        )
 
     def distill(self, model: nn.Module, soft_labels: Tensor) -> None:
         optimizer = torch.optim.Adam(model.parameters(), CONFIG.distill.lr)
         for _ in range(CONFIG.distill.epochs):
-            for batch in torch.randperm(len(self.public)).split(CONFIG.distill.batch_size):
-                loss = F.kl_div(F.log_softmax(model(self.public[batch]), 1), soft_labels[batch], reduction="batchmean")
+            for batch in torch.randperm(len(self.public)).split(
+                CONFIG.distill.batch_size
+            ):
+                loss = F.kl_div(
+                    F.log_softmax(model(self.public[batch]), 1),
+                    soft_labels[batch],
+                    reduction="batchmean",
+                )
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

@@ -1,4 +1,6 @@
-"""B6: a client's whole release from its features, beside one epoch of its head on the same features, by hand."""
+"""B6: a client's whole release from its features, beside one epoch of its head on the
+same features, by hand.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,12 @@ def epoch(features: torch.Tensor, labels: torch.Tensor) -> None:
 
 def rows() -> Iterator[Row]:
     rng = np.random.default_rng(0)
-    negatives = np.maximum(rng.normal(size=(NEGATIVES, WIDTH)) @ rng.normal(size=(WIDTH, WIDTH)), 0).astype(np.float32)
-    own = negatives[rng.integers(NEGATIVES, size=RECORDS)] * rng.uniform(0.5, 1.5, size=(RECORDS, 1)).astype(np.float32)
+    negatives = np.maximum(
+        rng.normal(size=(NEGATIVES, WIDTH)) @ rng.normal(size=(WIDTH, WIDTH)), 0
+    ).astype(np.float32)
+    own = negatives[rng.integers(NEGATIVES, size=RECORDS)] * rng.uniform(
+        0.5, 1.5, size=(RECORDS, 1)
+    ).astype(np.float32)
     labels, shares = rng.integers(CLASSES, size=RECORDS), np.ones(RECORDS)
     tensors = torch.from_numpy(own), torch.from_numpy(labels)
     for name in ("class-embedding", "mean-embedding"):
@@ -37,7 +43,14 @@ def rows() -> Iterator[Row]:
         public = scorer.publish(negatives)
 
         def ours() -> object:
-            summary = scorer.summarise(public, own, labels, "replace-one", RECORDS, shares)  # noqa: B023
+            summary = scorer.summarise(  # noqa: B023
+                public,  # noqa: B023
+                own,
+                labels,
+                "replace-one",
+                RECORDS,
+                shares,
+            )
             return release(summary, "client", privacy)  # noqa: B023
 
         setting = f"release of {RECORDS:,} records of {WIDTH} features, {name} / an epoch of the head"

@@ -1,4 +1,6 @@
-"""B9: a step of P1 for images, reading and making views included, beside a PyTorch step on views that are ready."""
+"""B9: a step of P1 for images, reading and making views included, beside a PyTorch step
+on views that are ready.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from fedaux.models.compute import Compute, place
 from fedaux.pretraining.tasks import SimCLR, random_views
 
 BATCH, TEMPERATURE = 128, 0.5
-CASES = [(PrototypeSpec.of("resnet8", width=width), precision) for width in (16, 64) for precision in ("float32",)]
+CASES = [
+    (PrototypeSpec.of("resnet8", width=width), precision)
+    for width in (16, 64)
+    for precision in ("float32",)
+]
 
 
 def contrast(projected: Tensor) -> Tensor:
@@ -34,16 +40,32 @@ def rows() -> Iterator[Row]:
 
 
 def row(spec: PrototypeSpec, precision: str) -> Row:
-    images = Records(np.random.default_rng(0).integers(0, 256, (BATCH, 32, 32, 3), dtype=np.uint8))
+    images = Records(
+        np.random.default_rng(0).integers(0, 256, (BATCH, 32, 32, 3), dtype=np.uint8)
+    )
     config = PretrainConfig(batch_size=BATCH, temperature=TEMPERATURE)
     model = place(build(spec, images.shape, 10, seed=0), Compute(precision=precision))
-    task, generator = SimCLR(model.features, model.width, images, config, seed=0), torch.Generator().manual_seed(0)
+    task, generator = (
+        SimCLR(model.features, model.width, images, config, seed=0),
+        torch.Generator().manual_seed(0),
+    )
     task.model.train()
     extractor = build(spec, images.shape, 10, seed=0).features
-    head = nn.Sequential(nn.Linear(model.width, model.width), nn.ReLU(), nn.Linear(model.width, config.projection_dim))
+    head = nn.Sequential(
+        nn.Linear(model.width, model.width),
+        nn.ReLU(),
+        nn.Linear(model.width, config.projection_dim),
+    )
     network = nn.Sequential(extractor, head).to(memory_format=torch.channels_last)
-    optimiser = torch.optim.Adam(network.parameters(), lr=config.lr, weight_decay=config.weight_decay)
-    views = torch.cat([random_views(images.tensor(), generator, crop=0.2, flip=True) for _ in range(2)])
+    optimiser = torch.optim.Adam(
+        network.parameters(), lr=config.lr, weight_decay=config.weight_decay
+    )
+    views = torch.cat(
+        [
+            random_views(images.tensor(), generator, crop=0.2, flip=True)
+            for _ in range(2)
+        ]
+    )
     views = views.contiguous(memory_format=torch.channels_last)
 
     def ours() -> None:
@@ -53,11 +75,21 @@ def row(spec: PrototypeSpec, precision: str) -> Row:
 
     def bare() -> None:
         optimiser.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16) if precision == "bfloat16" else nullcontext():
+        with (
+            torch.autocast("cpu", torch.bfloat16)
+            if precision == "bfloat16"
+            else nullcontext()
+        ):
             projected = network(views).float()
         loss = contrast(projected)
         loss.backward()
         optimiser.step()
         loss.item()
 
-    return compare("B9", f"SSL step, {spec.label}, {precision}, {BATCH} images / on ready views", 1.05, ours, bare)
+    return compare(
+        "B9",
+        f"SSL step, {spec.label}, {precision}, {BATCH} images / on ready views",
+        1.05,
+        ours,
+        bare,
+    )

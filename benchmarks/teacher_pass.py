@@ -1,6 +1,8 @@
-"""B3: one teacher's logits on D_distill beside forward passes by hand in their fastest block, and in two workers.
+"""B3: one teacher's logits on D_distill beside forward passes by hand in their fastest
+block, and in two workers.
 
-The bare arm loads the same state and calls the module on blocks of rows; it is tried with every block of `BLOCKS`.
+The bare arm loads the same state and calls the module on blocks of rows; it is tried
+with every block of `BLOCKS`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.measure import Row, alternate, compare
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.core.arrays import Arrays
 from fedaux.data.records import Records
 from fedaux.methods.teachers import teacher_logits
 from fedaux.models import build, flatten_state, linear_head
@@ -32,7 +35,11 @@ class Case:
 
     def model(self) -> nn.Module:
         """Placed as a server places its networks."""
-        made = linear_head(self.shape[0], 10) if self.spec is None else build(self.spec, self.records(1).shape, 10, 0)
+        made = (
+            linear_head(self.shape[0], 10)
+            if self.spec is None
+            else build(self.spec, self.records(1).shape, 10, 0)
+        )
         return place(made, Compute())
 
     def records(self, count: int) -> Records:
@@ -67,7 +74,11 @@ def bare(model: nn.Module, state: dict[str, Tensor], x: Tensor, block: int) -> T
 def by_hand(model: nn.Module, x: Tensor) -> tuple[int, Callable[[], object]]:
     """(the best block, the arm that uses it)."""
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    arms = {str(block): lambda block=block: bare(model, state, x, block) for block in BLOCKS if block <= len(x)}
+    arms = {
+        str(block): lambda block=block: bare(model, state, x, block)
+        for block in BLOCKS
+        if block <= len(x)
+    }
     times = alternate(arms, repeats=3)
     best = min(arms, key=lambda block: min(processor for _, processor in times[block]))
     return int(best), arms[best]
@@ -76,6 +87,17 @@ def by_hand(model: nn.Module, x: Tensor) -> tuple[int, Callable[[], object]]:
 def rows() -> Iterator[Row]:
     for name, case in CASES.items():
         model, records = case.model(), case.records(case.examples)
-        weights, (block, arm) = flatten_state(model), by_hand(model, torch.from_numpy(records.x))
+        weights, (block, arm) = (
+            flatten_state(model),
+            by_hand(model, torch.from_numpy(records.x)),
+        )
         setting = f"teacher pass, {name}, {case.examples:,} rows / by hand in blocks of {block}"
-        yield compare("B3", setting, 1.02, lambda: teacher_logits(model, weights, records), arm)  # noqa: B023
+
+        def ours(
+            model: nn.Module = model,
+            weights: Arrays = weights,
+            records: Records = records,
+        ) -> object:
+            return teacher_logits(model, weights, records)
+
+        yield compare("B3", setting, 1.02, ours, arm)

@@ -1,9 +1,12 @@
-"""What teaching costs: a server that runs each client's model on D_distill, or clients that each run their own.
+"""What teaching costs: a server that runs each client's model on D_distill, or clients
+that each run their own.
 
-python benchmarks/teachers.py [--examples 2000 20000] [--classes 10 100] [--models resnet8 head] [--teachers 5]
+python benchmarks/teachers.py [--examples 2000 20000] [--classes 10 100] [--models
+resnet8 head] [--teachers 5]
 
-For each setting one row of a table: seconds that the server spends per client of a round (weights, checks, teacher
-pass, sums), seconds that a client spends on teaching, and megabytes of arrays both ways per client. One thread.
+For each setting one row of a table: seconds that the server spends per client of a
+round (weights, checks, teacher pass, sums), seconds that a client spends on teaching,
+and megabytes of arrays both ways per client. One thread.
 """
 
 from __future__ import annotations
@@ -43,7 +46,11 @@ ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1)
 
 
 def settings(model: str, run_on: str) -> Config:
-    network = PrototypeSpec.of("resnet8", width=16) if model == "resnet8" else PrototypeSpec.of("mlp", features=512)
+    network = (
+        PrototypeSpec.of("resnet8", width=16)
+        if model == "resnet8"
+        else PrototypeSpec.of("mlp", features=512)
+    )
     return Config(
         head_only=model == "head",
         prototypes=(network,),
@@ -71,27 +78,57 @@ def with_releases(server: Server, state: RunState) -> RunState:
             rng.integers(len(features), size=RECORDS),
             (number + rng.integers(5, size=RECORDS)) % server.classes,
         )
-        facts = (public, features[rows], labels, "replace-one", RECORDS, np.ones(RECORDS))
-        summary = release(server.scorer.summarise(*facts), client, server.config.privacy)
+        facts = (
+            public,
+            features[rows],
+            labels,
+            "replace-one",
+            RECORDS,
+            np.ones(RECORDS),
+        )
+        summary = release(
+            server.scorer.summarise(*facts), client, server.config.privacy
+        )
         found[client] = replace(summary, account=ACCOUNT.to_json())
     return state.with_releases(found)
 
 
-def own_half(server: Server, order: TrainOrder, weights: dict[str, Any]) -> dict[str, Any]:
-    """As `fedaux.client.teaching` computes it, from features that a client has on its disk."""
+def own_half(
+    server: Server, order: TrainOrder, weights: dict[str, Any]
+) -> dict[str, Any]:
+    """As `fedaux.client.teaching` computes it, from features that a client has on its
+    disk.
+    """
     label, scorer = server.config.prototypes[0].label, server.scorer
     assert isinstance(scorer, PortableScorer)
-    logits = teacher_logits(server.networks.trained[label], weights, server.public.distill_inputs(label))
-    features = server.public.h0[label].features(server.public.aux).take(server.public.split.distill)
+    logits = teacher_logits(
+        server.networks.trained[label], weights, server.public.distill_inputs(label)
+    )
+    features = (
+        server.public.h0[label]
+        .features(server.public.aux)
+        .take(server.public.split.distill)
+    )
     embedded = transform_rows(features, partial(scorer.embed, order.public))
     kind = Teaching.from_json(order.teaching).weights
-    return Ensemble.of(logits, client_weights(scorer, kind, embedded, order.fit, order.client_fit)).to_arrays()
+    return Ensemble.of(
+        logits, client_weights(scorer, kind, embedded, order.fit, order.client_fit)
+    ).to_arrays()
 
 
 def measure(
-    model: str, examples: int, classes: int, teachers: int, run_on: str, cache: Path, show: bool = True
+    model: str,
+    examples: int,
+    classes: int,
+    teachers: int,
+    run_on: str,
+    cache: Path,
+    show: bool = True,
 ) -> None:
-    rows, names = public_rows(model, examples), [f"c{number}" for number in range(teachers)]
+    rows, names = (
+        public_rows(model, examples),
+        [f"c{number}" for number in range(teachers)],
+    )
     test, costs = Records(rows.x[:10], np.arange(10) % classes), Costs()
     server = Server.of(settings(model, run_on), rows, test, classes, names, cache)
     state = initial_state(server)
@@ -100,21 +137,44 @@ def measure(
     with costs.phase("server"):
         current = Round.start(server, embedding, state, names, Costs())
     for name in names:
-        order, half = server.orders.train(state, name, current.teacher_weights), dict[str, Any]()
+        order, half = (
+            server.orders.train(state, name, current.teacher_weights),
+            dict[str, Any](),
+        )
         if run_on == "clients":
             with costs.phase("client"):
                 half = own_half(server, order, order.weights)
-        facts = (name, 1, RECORDS, 1.0, 1.0, 0.0, 1.0, 0, ACCOUNT.to_json(), order.weights)
+        facts = (
+            name,
+            1,
+            RECORDS,
+            1.0,
+            1.0,
+            0.0,
+            1.0,
+            0,
+            ACCOUNT.to_json(),
+            order.weights,
+        )
         update = Update(*facts, ensemble=half)
         with costs.phase("server"):
             validate_reply(order, update)
             current.add(update)
     assert not current.failures, current.failures
-    seconds = [f"{costs.seconds[who] / teachers:.3f}" if who in costs.seconds else "–" for who in ("server", "client")]
+    seconds = [
+        f"{costs.seconds[who] / teachers:.3f}" if who in costs.seconds else "–"
+        for who in ("server", "client")
+    ]
     megabytes = [f"{payload_bytes(message) / 1e6:.2f}" for message in (order, update)]
     name = "ResNet-8, width 16" if model == "resnet8" else "head on 512 features"
     if show:
-        print(f"| {name} | {examples:,} | {classes} | {run_on} | {' | '.join([*seconds, *megabytes])} |", flush=True)
+        print(
+            (
+                f"| {name} | {examples:,} | {classes} | {run_on} | "
+                f"{' | '.join([*seconds, *megabytes])} |"
+            ),
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -126,15 +186,26 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as cache:
-        measure("head", 100, 10, 2, "clients", Path(cache), show=False)  # whatever is imported or allocated first
-    print("| model | examples | classes | run_on | server, s | client, s | MB to a client | MB from it |")
+        # whatever is imported or allocated first
+        measure("head", 100, 10, 2, "clients", Path(cache), show=False)
+    print(
+        "| model | examples | classes | run_on | server, s | client, s | MB to a "
+        "client | MB from it |"
+    )
     print("|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as cache:
         for model in asked.models:
             for examples in asked.examples:
                 for classes in asked.classes:
                     for run_on in ("server", "clients"):
-                        measure(model, examples, classes, asked.teachers, run_on, Path(cache))
+                        measure(
+                            model,
+                            examples,
+                            classes,
+                            asked.teachers,
+                            run_on,
+                            Path(cache),
+                        )
 
 
 if __name__ == "__main__":

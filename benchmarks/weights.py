@@ -1,9 +1,12 @@
-"""B7: the teacher weights of a round's clients on D_distill, beside the same weights by hand.
+"""B7: the teacher weights of a round's clients on D_distill, beside the same weights by
+hand.
 
-Bare arm: what eq. 4 takes in numpy, all weights in one array. Its products whiten D_distill for each class density and
-for D⁻, in double precision, and mix the densities, (clients, C) @ (C, N), in single precision as ours do. One pass over
-the weights follows, a division by the largest and a lower bound: without it the products are no weights. Ours takes the
-last product twice: once for peak and sum, once when a round asks for a client's weights, so that they need no memory.
+Bare arm: what eq. 4 takes in numpy, all weights in one array. Its products whiten
+D_distill for each class density and for D⁻, in double precision, and mix the densities,
+(clients, C) @ (C, N), in single precision as ours do. One pass over the weights
+follows, a division by the largest and a lower bound: without it the products are no
+weights. Ours takes the last product twice: once for peak and sum, once when a round
+asks for a client's weights, so that they need no memory.
 """
 
 from __future__ import annotations
@@ -35,28 +38,41 @@ def cohort(clients: int) -> tuple[PublicEmbedding, dict[str, Release]]:
     def features(labels: Labels) -> Vector:
         return np.asarray(centres[labels] + rng.normal(size=(len(labels), WIDTH)))
 
-    negatives, distill = (features(rng.integers(CLASSES, size=size)) for size in (NEGATIVES, EXAMPLES))
-    public, privacy = scorer.publish(negatives), PrivacyConfig(epsilon=1.0, unsafe_seed=0)
+    negatives, distill = (
+        features(rng.integers(CLASSES, size=size)) for size in (NEGATIVES, EXAMPLES)
+    )
+    public, privacy = (
+        scorer.publish(negatives),
+        PrivacyConfig(epsilon=1.0, unsafe_seed=0),
+    )
     releases = {}
     for number in range(clients):
         name, mixture = f"client-{number:04}", rng.dirichlet(np.full(CLASSES, 0.3))
         labels = rng.choice(CLASSES, RECORDS, p=mixture)
         shares = np.ones(RECORDS)
-        summary = scorer.summarise(public, features(labels), labels, "replace-one", RECORDS, shares)
+        summary = scorer.summarise(
+            public, features(labels), labels, "replace-one", RECORDS, shares
+        )
         releases[name] = release(summary, name, privacy)
     embedded = {"p": scorer.embed(public, distill).astype(np.float32)}
     reference = {"p": Reference(scorer.embed(public, negatives))}
-    return PublicEmbedding(scorer, TeachersConfig(), {"p": public}, reference, embedded, lambda _: "p"), releases
+    return PublicEmbedding(
+        scorer, TeachersConfig(), {"p": public}, reference, embedded, lambda _: "p"
+    ), releases
 
 
 def ours(embedding: PublicEmbedding, releases: dict[str, Release]) -> float:
     """As a round takes them: one client after the other, with its share."""
-    weights = replace(embedding).teacher_weights(releases, list(releases))  # a copy without last round's fit
+    # a copy without last round's fit
+    weights = replace(embedding).teacher_weights(releases, list(releases))
     return sum(weights.share(weights.of(client)) for client in releases)
 
 
 def bare(embedding: PublicEmbedding, releases: dict[str, Release]) -> Features:
-    reference, rows = embedding.reference["p"], embedding.embedded["p"].astype(np.float64)
+    reference, rows = (
+        embedding.reference["p"],
+        embedding.embedded["p"].astype(np.float64),
+    )
     pooled = pool(list(releases.values()), CLASSES)
     public = Gaussian(reference.mean, reference.covariance)
 
@@ -66,8 +82,13 @@ def bare(embedding: PublicEmbedding, releases: dict[str, Release]) -> Features:
         return np.asarray(-0.5 * (np.einsum("nk,nk->n", z, z) + whitening.log_pdet))
 
     background = log_density(public._frozen)
-    ratios = np.stack([log_density(density._frozen) for density in pooled.densities(public)]) - background
-    offset = np.array([[each.records] for each in releases.values()]) / len(reference.rows)
+    ratios = (
+        np.stack([log_density(density._frozen) for density in pooled.densities(public)])
+        - background
+    )
+    offset = np.array([[each.records] for each in releases.values()]) / len(
+        reference.rows
+    )
     odds = np.exp(ratios - ratios.max(axis=0)).astype(np.float32)
     weights: Features = (pooled.shares * offset).astype(np.float32) @ odds
     weights /= weights.max(axis=0)
@@ -78,4 +99,10 @@ def rows() -> Iterator[Row]:
     for clients in (100, 1000):
         embedding, releases = cohort(clients)
         setting = f"weights of {clients:,} clients on {EXAMPLES:,} examples / by hand"
-        yield compare("B7", setting, 1.2, partial(ours, embedding, releases), partial(bare, embedding, releases))
+        yield compare(
+            "B7",
+            setting,
+            1.2,
+            partial(ours, embedding, releases),
+            partial(bare, embedding, releases),
+        )

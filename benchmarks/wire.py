@@ -1,4 +1,5 @@
-"""Bytes on the wire for each phase and client, as they are packed; and what half precision does to accuracy.
+"""Bytes on the wire for each phase and client, as they are packed; and what half
+precision does to accuracy.
 
 python benchmarks/wire.py [--accuracy]
 """
@@ -34,7 +35,11 @@ def megabytes(item: Order | Release | Update) -> float:
 
 
 def _arrays(record: object) -> list[int]:
-    return [len(array.data) for array in record.values()] if isinstance(record, ArrayRecord) else []
+    return (
+        [len(array.data) for array in record.values()]
+        if isinstance(record, ArrayRecord)
+        else []
+    )
 
 
 def sizes(linear: bool, precision: str) -> dict[str, float]:
@@ -51,9 +56,23 @@ def sizes(linear: bool, precision: str) -> dict[str, float]:
         server = Server.of(config, images, images, 10, ["a", "b"], Path(cache))
         state = initial_state(server)
         server.restore(state)
-        first, train = server.orders.prepare(state, "a"), server.orders.train(state, "a")
+        first, train = (
+            server.orders.prepare(state, "a"),
+            server.orders.train(state, "a"),
+        )
         later = server.orders.train(replace(state, prepared=frozenset("a")), "a")
-    facts = ("class-embedding", 625, 0.1, 1e-5, "replace-one", "analytic", 1.0, 1.0, 1.0, False)
+    facts = (
+        "class-embedding",
+        625,
+        0.1,
+        1e-5,
+        "replace-one",
+        "analytic",
+        1.0,
+        1.0,
+        1.0,
+        False,
+    )
     account = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
     made = Release("a", *facts, account, {"values": np.zeros(first.size, np.int64)})
     update = Update("a", 1, 625, 1.0, 1.0, 0.0, 1.0, 0, account, later.weights)
@@ -68,7 +87,11 @@ def sizes(linear: bool, precision: str) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--accuracy", action="store_true", help="also run digits in both precisions, 3 seeds")
+    parser.add_argument(
+        "--accuracy",
+        action="store_true",
+        help="also run digits in both precisions, 3 seeds",
+    )
     asked = parser.parse_args()
     columns = {
         "whole network": sizes(False, "float32"),
@@ -76,21 +99,34 @@ def main() -> None:
         "head_only = true": sizes(True, "float32"),
     }
     print(
-        f"ResNet-8 of width 64, 512 features, 10 classes; MB a client. Features of D⁻: {NEGATIVES * 512 * 4 / 1e6:.2f}"
+        "ResNet-8 of width 64, 512 features, 10 classes; MB a client. Features of D⁻: "
+        f"{NEGATIVES * 512 * 4 / 1e6:.2f}"
     )
-    print("| |" + "".join(f" {name} |" for name in columns) + "\n| --- |" + " --- |" * len(columns))
+    print(
+        "| |"
+        + "".join(f" {name} |" for name in columns)
+        + "\n| --- |"
+        + " --- |" * len(columns)
+    )
     for row in columns["whole network"]:
-        print(f"| {row} |" + "".join(f" {found[row]:.3f} |" for found in columns.values()))
+        print(
+            f"| {row} |" + "".join(f" {found[row]:.3f} |" for found in columns.values())
+        )
     if not asked.accuracy:
         return
     for precision in ("float32", "float16"):
         found = []
         for seed in range(3):
-            config = replace(DEMO, seed=seed, federation=FederationConfig(precision=precision))
+            config = replace(
+                DEMO, seed=seed, federation=FederationConfig(precision=precision)
+            )
             config = replace(config, privacy=replace(config.privacy, unsafe_seed=seed))
             with tempfile.TemporaryDirectory() as folder:
                 found.append(run(config, folder).accuracy)
-        print(f"digits, FedAUX, 5 rounds, {precision}: {np.mean(found):.4f} {np.round(found, 4)}")
+        print(
+            f"digits, FedAUX, 5 rounds, {precision}: {np.mean(found):.4f} "
+            f"{np.round(found, 4)}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Formulas on the site: `e^{−τ²/2}` and `D_i` of the pages, which are plain text, with their exponents and indices set.
+"""Formulas on the site: `e^{−τ²/2}` and `D_i` of the pages, which are plain text, with
+their exponents and indices set.
 
-A hook of MkDocs. Only text is touched, never code; the sources stay as GitHub and an editor show them.
+A hook of MkDocs. Only text is touched, never code; the sources stay as GitHub and an
+editor show them.
 """
 
 from __future__ import annotations

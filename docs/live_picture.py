@@ -1,4 +1,6 @@
-"""Draws images/live.svg: the panel of a real run of the digits, as it stands in the middle of a round."""
+"""Draws images/live.svg: the panel of a real run of the digits, as it stands in the
+middle of a round.
+"""
 
 import io
 import tempfile
@@ -12,7 +14,8 @@ from fedaux.core.progress import ProgressEvent, ReplyReceived
 from fedaux.report.live import Live
 
 DOCS = Path(__file__).resolve().parent
-# Rich's own form without its buttons and without the fonts that it would fetch; with words for those who hear it read.
+# Rich's own form without its buttons and without the fonts that it would fetch; with
+# words for those who hear it read.
 FORM = """<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}">
 <title>A run as it goes</title>
 <desc>A panel in a terminal: rounds and time left, accuracy and its curve, how many teachers count, ε.</desc>
@@ -43,8 +46,14 @@ def main() -> None:
             console.print(live.render())
 
     with tempfile.TemporaryDirectory() as folder:
-        run(Config.load(DOCS.parent / "examples" / "digits.toml"), folder, on_progress=on_progress)
-    picture = console.export_svg(title="", theme=MONOKAI, code_format=FORM, unique_id="live")
+        run(
+            Config.load(DOCS.parent / "examples" / "digits.toml"),
+            folder,
+            on_progress=on_progress,
+        )
+    picture = console.export_svg(
+        title="", theme=MONOKAI, code_format=FORM, unique_id="live"
+    )
     (DOCS / "images" / "live.svg").write_text(picture, encoding="utf-8")
 
 

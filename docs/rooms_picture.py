@@ -1,4 +1,6 @@
-"""Draws images/rooms.svg from the imports of the package: a room stands above all rooms that it imports from."""
+"""Draws images/rooms.svg from the imports of the package: a room stands above all rooms
+that it imports from.
+"""
 
 import ast
 from functools import cache
@@ -64,7 +66,10 @@ def imported(room: str) -> frozenset[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and node.module
     }
-    return frozenset({module.split(".")[1] for module in modules if module.startswith("fedaux.")} - {room})
+    return frozenset(
+        {module.split(".")[1] for module in modules if module.startswith("fedaux.")}
+        - {room}
+    )
 
 
 @cache
@@ -74,13 +79,21 @@ def below(room: str) -> frozenset[str]:
 
 @cache
 def floor(room: str) -> int:
-    """0 at the top: a room stands directly below the lowest room that imports from it."""
-    return 1 + max((floor(other) for other in PURPOSES if room in imported(other)), default=-1)
+    """0 at the top: a room stands directly below the lowest room that imports
+    from it.
+    """
+    return 1 + max(
+        (floor(other) for other in PURPOSES if room in imported(other)), default=-1
+    )
 
 
 def direct(room: str) -> list[str]:
     """Imports that do not follow from others: the arrows."""
-    return sorted(other for other in imported(room) if not any(other in below(via) for via in imported(room)))
+    return sorted(
+        other
+        for other in imported(room)
+        if not any(other in below(via) for via in imported(room))
+    )
 
 
 def boxes() -> dict[str, tuple[float, float, float]]:
@@ -90,7 +103,11 @@ def boxes() -> dict[str, tuple[float, float, float]]:
         floors.setdefault(floor(room), []).append(room)
     places = {}
     for number, rooms in floors.items():
-        width = (WIDTH - 20 - GAP * (len(rooms) - 1)) / len(rooms) if len(rooms) > 1 else 560
+        width = (
+            (WIDTH - 20 - GAP * (len(rooms) - 1)) / len(rooms)
+            if len(rooms) > 1
+            else 560
+        )
         left = 10 if len(rooms) > 1 else (WIDTH - width) / 2
         for position, room in enumerate(rooms):
             places[room] = left + position * (width + GAP), 10 + number * FLOOR, width
@@ -98,8 +115,18 @@ def boxes() -> dict[str, tuple[float, float, float]]:
 
 
 def drawn_room(room: str, left: float, top: float, width: float) -> str:
-    colour = "#2f5d8c" if room in ("flower", "deploy") else "#2e7560" if room == "privacy" else "#4a5466"
-    mark = f'<text x="{left + width - 12:g}" y="{top + 18:g}" class="m">{MARKS[room]}</text>' if room in MARKS else ""
+    colour = (
+        "#2f5d8c"
+        if room in ("flower", "deploy")
+        else "#2e7560"
+        if room == "privacy"
+        else "#4a5466"
+    )
+    mark = (
+        f'<text x="{left + width - 12:g}" y="{top + 18:g}" class="m">{MARKS[room]}</text>'
+        if room in MARKS
+        else ""
+    )
     return (
         f'  <rect x="{left:g}" y="{top:g}" width="{width:g}" height="{HEIGHT}" rx="8" fill="{colour}"/>\n'
         f'  <text x="{left + 14:g}" y="{top + 20:g}" class="h">{room}</text>\n'
@@ -107,12 +134,18 @@ def drawn_room(room: str, left: float, top: float, width: float) -> str:
     )
 
 
-def drawn_arrow(upper: tuple[float, float, float], lower: tuple[float, float, float]) -> str:
-    """Straight down where the boxes face each other; past floors between them, down the margin and in at the side."""
+def drawn_arrow(
+    upper: tuple[float, float, float], lower: tuple[float, float, float]
+) -> str:
+    """Straight down where the boxes face each other; past floors between them, down the
+    margin and in at the side.
+    """
     start = upper[1] + HEIGHT
     if lower[1] - upper[1] > FLOOR:
         left = upper[0] + upper[2] / 2 < WIDTH / 2
-        margin, side = (110.0, lower[0] - 2) if left else (WIDTH - 110.0, lower[0] + lower[2] + 2)
+        margin, side = (
+            (110.0, lower[0] - 2) if left else (WIDTH - 110.0, lower[0] + lower[2] + 2)
+        )
         path = f"M{margin:g} {start:g} V{lower[1] + HEIGHT / 2:g} H{side:g}"
     else:
         facing = max(upper[0], lower[0]) + min(upper[0] + upper[2], lower[0] + lower[2])

@@ -1,7 +1,9 @@
-"""Carry an extractor from one machine's cache to another's, rounded to half precision: 2.5 MB instead of two hours.
+"""Carry an extractor from one machine's cache to another's, rounded to half precision:
+2.5 MB instead of two hours.
 
-    python -m studies.artifact store studies/cifar10.toml       # cache → studies/artifacts/
-    python -m studies.artifact restore studies/cifar10.toml     # studies/artifacts/ → cache
+    python -m studies.artifact store studies/cifar10.toml       # cache →
+    studies/artifacts/ python -m studies.artifact restore studies/cifar10.toml     #
+    studies/artifacts/ → cache
 
 `fedaux prepare studies/cifar10.toml` trains it from the images instead.
 """
@@ -26,8 +28,14 @@ FOLDER = Path(__file__).parent / "artifacts"
 
 def carry(source: Path, target: Path, floats: type[np.floating], note: str) -> None:
     arrays = load_file(source)
-    rounded = {name: array.astype(floats) if array.dtype.kind == "f" else array for name, array in arrays.items()}
-    card = {**json.loads(source.with_suffix(".json").read_text(encoding="utf-8")), "note": note}
+    rounded = {
+        name: array.astype(floats) if array.dtype.kind == "f" else array
+        for name, array in arrays.items()
+    }
+    card = {
+        **json.loads(source.with_suffix(".json").read_text(encoding="utf-8")),
+        "note": note,
+    }
     write_atomically(target.with_suffix(".json"), json.dumps(card, indent=1).encode())
     write_atomically(target, save(rounded))
     print(f"{source} → {target}")
@@ -42,7 +50,12 @@ def main(way: str, config: str) -> None:
         if way == "store":
             carry(cached, stored, np.float16, "rounded to half precision")
         elif not cached.is_file():
-            carry(stored, cached, np.float32, "trained elsewhere, and rounded to half precision on the way")
+            carry(
+                stored,
+                cached,
+                np.float32,
+                "trained elsewhere, and rounded to half precision on the way",
+            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
-"""How far the defaults are from tuned settings: FedAUX on five data sets, five rounds, ε = 1.
+"""How far the defaults are from tuned settings: FedAUX on five data sets, five rounds,
+ε = 1.
 
-    python -m studies.defaults studies/results/defaults.json      # goes on where it was stopped
+    python -m studies.defaults studies/results/defaults.json      # goes on where it was
+    stopped
 
-Each data set has the default settings, the best of `GRID` on validation records of a split that is not tested, the
-private head and ridge regression. Extractors and features are cached in FEDAUX_CACHE.
+Each data set has the default settings, the best of `GRID` on validation records of a
+split that is not tested, the private head and ridge regression. Extractors and features
+are cached in FEDAUX_CACHE.
 """
 
 from __future__ import annotations
@@ -21,9 +24,18 @@ import torch
 from fedaux import Config, run
 from studies.sources import ROOT
 
-SHORT = {"pretrain.batch_size": 256, "pretrain.min_crop_area": 0.5, "pretrain.flip": False}
+SHORT = {
+    "pretrain.batch_size": 256,
+    "pretrain.min_crop_area": 0.5,
+    "pretrain.flip": False,
+}
 SETS: dict[str, dict[str, Any]] = {
-    "digits, whole cnn": {"prototypes": ["cnn"], "data.alpha": 0.01, "pretrain.epochs": 30, **SHORT},
+    "digits, whole cnn": {
+        "prototypes": ["cnn"],
+        "data.alpha": 0.01,
+        "pretrain.epochs": 30,
+        **SHORT,
+    },
     "Fashion-MNIST, heads": {
         "prototypes": ["cnn"],
         "head_only": True,
@@ -115,7 +127,9 @@ class Cells:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+        self.found: dict[str, float] = (
+            json.loads(path.read_text()) if path.exists() else {}
+        )
 
     def of(self, name: str, settings: Mapping[str, Any], seed: int) -> float:
         key = f"{name}|{json.dumps(settings, sort_keys=True)}|{seed}"
@@ -127,20 +141,35 @@ class Cells:
 
 def tuned(cells: Cells, name: str) -> dict[str, Any]:
     """The best of the grid on validation records."""
-    trials = {json.dumps(one): cells.of(name, {**one, "data.validation_fraction": 0.2}, TUNING_SEED) for one in GRID}
+    trials = {
+        json.dumps(one): cells.of(
+            name, {**one, "data.validation_fraction": 0.2}, TUNING_SEED
+        )
+        for one in GRID
+    }
     best: dict[str, Any] = json.loads(max(trials, key=trials.__getitem__))
     return best
 
 
 def row(cells: Cells, name: str) -> str:
     chosen = tuned(cells, name)
-    arms = {"default": {}, "tuned": chosen, "head": {"method": "private-head"}, "ridge": {"method": "ridge+p"}}
-    figures = {
-        arm: 100 * np.array([cells.of(name, settings, seed) for seed in SEEDS]) for arm, settings in arms.items()
+    arms = {
+        "default": {},
+        "tuned": chosen,
+        "head": {"method": "private-head"},
+        "ridge": {"method": "ridge+p"},
     }
-    texts = [f"{values.mean():.1f} ± {values.std(ddof=1):.1f}" for values in figures.values()]
+    figures = {
+        arm: 100 * np.array([cells.of(name, settings, seed) for seed in SEEDS])
+        for arm, settings in arms.items()
+    }
+    texts = [
+        f"{values.mean():.1f} ± {values.std(ddof=1):.1f}" for values in figures.values()
+    ]
     gap = figures["default"].mean() - figures["tuned"].mean()
-    words = ", ".join(f"{key} = {value}" for key, value in chosen.items()) or "the defaults"
+    words = (
+        ", ".join(f"{key} = {value}" for key, value in chosen.items()) or "the defaults"
+    )
     return f"| {name} | {' | '.join(texts)} | {gap:+.1f} | {words} |"
 
 
@@ -151,7 +180,10 @@ def main() -> None:
     torch.set_num_threads(1)
     arguments = parser.parse_args()
     cells = Cells(arguments.results)
-    print("| data | default | tuned | private head | ridge | default − tuned | tuned settings |")
+    print(
+        "| data | default | tuned | private head | ridge | default − tuned | tuned "
+        "settings |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in arguments.sets:
         print(row(cells, name), flush=True)

@@ -1,6 +1,8 @@
-"""What is left of the scores after distillation: whole runs of linear heads on frozen features, over scorers.
+"""What is left of the scores after distillation: whole runs of linear heads on frozen
+features, over scorers.
 
-    python -m studies.distilled studies/cifar10.toml --clients 80 20 --splits 3 --draws 3
+    python -m studies.distilled studies/cifar10.toml --clients 80 20 --splits 3 --draws
+    3
 
 One line per run in the results file; a run that is there is not run again.
 """
@@ -21,9 +23,11 @@ from fedaux.config.schema import Config
 from fedaux.runs.runner import run
 from studies.scorers import BASE, MEAN, REFERENCES, from_command_line, over_splits
 
-PAPER, FAST = 5e-5, 1e-3  # distillation rates: the paper's, and one that linear heads can follow
+# distillation rates: the paper's, and one that linear heads can follow
+PAPER, FAST = 5e-5, 1e-3
 ONE, STANDING = replace(BASE, epsilon=1.0), TeachersConfig(standing=True)
-ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, settings, is there noise to draw again)
+# name: (method, settings, is there noise to draw again)
+ARMS: dict[str, tuple[str, dict[str, object], bool]] = {
     "FedAVG+P": ("fedavg+p", {}, False),
     "FedDF+P": ("feddf+p", {}, False),
     "FedAUX, paper literal": (
@@ -34,21 +38,40 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, setti
         },
         False,
     ),
-    "FedAUX, logistic, repaired": ("fedaux", {"privacy": replace(BASE, scorer="logistic", ridge=0.03)}, True),
+    "FedAUX, logistic, repaired": (
+        "fedaux",
+        {"privacy": replace(BASE, scorer="logistic", ridge=0.03)},
+        True,
+    ),
     "FedAUX, mean embedding": ("fedaux", {"privacy": MEAN}, True),
     "FedAUX, class embedding": ("fedaux", {"privacy": BASE}, True),
     "the same, ε = 1": ("fedaux", {"privacy": ONE}, True),
-    "the same, ε = 1, standing teachers": ("fedaux", {"privacy": ONE, "teachers": STANDING}, True),
-    "the same, private-head start": ("fedaux", {"privacy": BASE, "head_init": "private-head"}, False),
+    "the same, ε = 1, standing teachers": (
+        "fedaux",
+        {"privacy": ONE, "teachers": STANDING},
+        True,
+    ),
+    "the same, private-head start": (
+        "fedaux",
+        {"privacy": BASE, "head_init": "private-head"},
+        False,
+    ),
     "the same, ε = 1, private-head start": (
         "fedaux",
         {"privacy": replace(BASE, epsilon=1.0), "head_init": "private-head"},
         False,
     ),
-    "the same, ε = .3, private-head start, heads trained at ε = 1": (  # what scores leave of 1.05
+    # what scores leave of 1.05
+    "the same, ε = .3, private-head start, heads trained at ε = 1": (
         "fedaux",
         {
-            "privacy": replace(BASE, epsilon=0.3, epsilon_total=1.05, private_training=True, sample_rate=0.25),
+            "privacy": replace(
+                BASE,
+                epsilon=0.3,
+                epsilon_total=1.05,
+                private_training=True,
+                sample_rate=0.25,
+            ),
             "head_init": "private-head",
         },
         False,  # exact noise is slow: one draw
@@ -60,15 +83,23 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {  # name: (method, setti
     ),
     "FedAUX, not private: kernel density": (
         "fedaux",
-        {"privacy": replace(REFERENCES, scorer="studies.references:kde", embedding_dim=64)},
+        {
+            "privacy": replace(
+                REFERENCES, scorer="studies.references:kde", embedding_dim=64
+            )
+        },
         False,
     ),
 }
 
 
-def study(config: Config, clients: list[int], splits: int, draws: int, path: Path) -> dict[str, list[float]]:
+def study(
+    config: Config, clients: list[int], splits: int, draws: int, path: Path
+) -> dict[str, list[float]]:
     """{`clients|arm|rate|split|draw`: accuracy after each round}."""
-    found: dict[str, list[float]] = json.loads(path.read_text()) if path.is_file() else {}
+    found: dict[str, list[float]] = (
+        json.loads(path.read_text()) if path.is_file() else {}
+    )
     path.parent.mkdir(exist_ok=True)
     for count, name, rate, split, draw in _order(clients, splits, draws):
         key = f"{count}|{name}|{rate:g}|{split}|{draw}"
@@ -88,23 +119,45 @@ def study(config: Config, clients: list[int], splits: int, draws: int, path: Pat
         with tempfile.TemporaryDirectory() as folder:
             found[key] = run(one, folder).curve
         path.write_text(json.dumps(found, indent=0))
-        print(key, np.round([found[key][0], found[key][-1], max(found[key])], 3), flush=True)
+        print(
+            key,
+            np.round([found[key][0], found[key][-1], max(found[key])], 3),
+            flush=True,
+        )
     return found
 
 
-def _order(clients: list[int], splits: int, draws: int) -> Iterator[tuple[int, str, float, int, int]]:
-    """What tells most comes first: all arms once, then the paper's rate, then more draws of the noise."""
-    fast = [(count, name, FAST, split) for split in range(splits) for count in clients for name in ARMS]
+def _order(
+    clients: list[int], splits: int, draws: int
+) -> Iterator[tuple[int, str, float, int, int]]:
+    """What tells most comes first: all arms once, then the paper's rate, then more
+    draws of the noise.
+    """
+    fast = [
+        (count, name, FAST, split)
+        for split in range(splits)
+        for count in clients
+        for name in ARMS
+    ]
     yield from ((*one, 0) for one in fast)
-    yield from ((count, name, PAPER, 0, 0) for count in clients for name in ARMS if ARMS[name][0] != "fedavg+p")
-    yield from ((*one, draw) for draw in range(1, draws) for one in fast if ARMS[one[1]][2])
+    yield from (
+        (count, name, PAPER, 0, 0)
+        for count in clients
+        for name in ARMS
+        if ARMS[name][0] != "fedavg+p"
+    )
+    yield from (
+        (*one, draw) for draw in range(1, draws) for one in fast if ARMS[one[1]][2]
+    )
 
 
 def table(found: dict[str, list[float]]) -> str:
     """Accuracy after the last round, and the number of runs."""
     parts = [key.split("|") for key in found]
     columns = sorted({(int(p[0]), float(p[2])) for p in parts}, reverse=True)
-    lines = ["| |" + "".join(f" {count} clients, rate {rate:g} |" for count, rate in columns)]
+    lines = [
+        "| |" + "".join(f" {count} clients, rate {rate:g} |" for count, rate in columns)
+    ]
     lines.append("| --- |" + " --- |" * len(columns))
     for name in ARMS:
         cells = []
@@ -113,7 +166,9 @@ def table(found: dict[str, list[float]]) -> str:
             for p in parts:
                 if (int(p[0]), p[1], float(p[2])) == (count, name, rate):
                     last[p[3]].append(found["|".join(p)][-1])
-            cells.append(f"{over_splits(last)} ({sum(map(len, last.values()))})" if last else "")
+            cells.append(
+                f"{over_splits(last)} ({sum(map(len, last.values()))})" if last else ""
+            )
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -1,12 +1,15 @@
-"""Heads on features of published encoders: every method tuned with 16 settings on validation data, then tested.
+"""Heads on features of published encoders: every method tuned with 16 settings on
+validation data, then tested.
 
-    python -m studies.encoders --cases "α = 0.01" "α = 0.1" "α = 1"
-    python -m studies.encoders --cases "80 clients" "Fashion-MNIST" "pneumonia" "AG News"
-    python -m studies.encoders --table                        # of what there is
+    python -m studies.encoders --cases "α = 0.01" "α = 0.1" "α = 1" python -m
+    studies.encoders --cases "80 clients" "Fashion-MNIST" "pneumonia" "AG News" python
+    -m studies.encoders --table                        # of what there is
 
-CIFAR-10 through efficientnet-lite0 (studies/published.toml), 20 clients of about 2,500 records; Fashion-MNIST and chest
-X-rays through the same encoder, news through all-MiniLM-L6-v2. `python -m studies.secure_sums studies/published.toml`
-has the private head by ε with several draws of noise. studies/tuned.py says how a study runs, stops and goes on.
+CIFAR-10 through efficientnet-lite0 (studies/published.toml), 20 clients of about 2,500
+records; Fashion-MNIST and chest X-rays through the same encoder, news through
+all-MiniLM-L6-v2. `python -m studies.secure_sums studies/published.toml` has the private
+head by ε with several draws of noise. studies/tuned.py says how a study runs, stops and
+goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from studies.tuned import Arm, main
 
 PRIVATE = {
     f"private head, ε = {epsilon:g}{', secure' if secure else ''}": Arm(
-        "private-head", {"privacy.epsilon": epsilon, "federation.secure": secure}, fixed=True
+        "private-head",
+        {"privacy.epsilon": epsilon, "federation.secure": secure},
+        fixed=True,
     )
     for secure in (True, False)
     for epsilon in (0.1, 1.0, 3.0)

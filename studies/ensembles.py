@@ -1,10 +1,12 @@
-"""What does an ensemble of whole networks know that the scores do not? Before any distillation, on test images.
+"""What does an ensemble of whole networks know that the scores do not? Before any
+distillation, on test images.
 
     python -m studies.ensembles studies/networks.toml --clients 20 --splits 3 --draws 1
 
-Every client trains the network from ridge's head; ensembles of all twenty answer. Beside the one that is weighted by
-the releases' scores stands the same with every network replaced by its client's class frequencies, whatever the image:
-what the two have in common is in the scores, and no rounds can add to it.
+Every client trains the network from ridge's head; ensembles of all twenty answer.
+Beside the one that is weighted by the releases' scores stands the same with every
+network replaced by its client's class frequencies, whatever the image: what the two
+have in common is in the scores, and no rounds can add to it.
 """
 
 from __future__ import annotations
@@ -30,11 +32,17 @@ from fedaux.server.analytic_round import set_head
 from studies.networks import SMALL
 from studies.scorers import Judged, Rows, Setting, from_command_line, over_splits
 
-TRAINED = {"SGD .003, 1 epoch": (0.003, 1), "SGD .01, 1 epoch": (0.01, 1), "SGD .003, 10 epochs": (0.003, 10)}
+TRAINED = {
+    "SGD .003, 1 epoch": (0.003, 1),
+    "SGD .01, 1 epoch": (0.01, 1),
+    "SGD .003, 10 epochs": (0.003, 10),
+}
 
 
 class Networks(Setting):
-    """Teachers are whole networks that were trained from ridge's head on everybody's features."""
+    """Teachers are whole networks that were trained from ridge's head on everybody's
+    features.
+    """
 
     def __init__(self, config: Config, lr: float = 0.0, epochs: int = 0) -> None:
         self.lr, self.epochs = lr, epochs
@@ -62,37 +70,58 @@ class Networks(Setting):
     def scores_alone(self) -> Judged:
         """Each teacher says what its client has most of, whatever it is asked."""
         counts = self.data.counts()
-        known, self.logits = self.logits, [np.tile(row / row.sum(), (len(self.test), 1)) for row in counts]
+        known, self.logits = (
+            self.logits,
+            [np.tile(row / row.sum(), (len(self.test), 1)) for row in counts],
+        )
         judged = self.scored(self.config.privacy)
         self.logits = known
         return judged
 
 
 def _ridge(own: list[Records], classes: int) -> tuple[np.ndarray, np.ndarray]:
-    x, y = (np.concatenate(parts) for parts in ([one.gather() for one in own], [one.labels for one in own]))
+    x, y = (
+        np.concatenate(parts)
+        for parts in ([one.gather() for one in own], [one.labels for one in own])
+    )
     x = x.astype(np.float64)
     hot = np.eye(classes)[y]
     head = ridge_head(FeatureMoments(hot.T @ x, hot.sum(axis=0), x.T @ x))
     return head.weight.astype(np.float32), head.bias.astype(np.float32)
 
 
-def study(config: Config, clients: list[int], splits: int, draws: int, path: Path) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = json.loads(path.read_text()) if path.is_file() else {}
+def study(
+    config: Config, clients: list[int], splits: int, draws: int, path: Path
+) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = (
+        json.loads(path.read_text()) if path.is_file() else {}
+    )
     for name, (lr, epochs) in TRAINED.items():
         for count in clients:
             for split in range(splits):
                 if f"{name}|equal weights|{count}|{split}" in found:
                     continue
                 overrides = [*SMALL, f"data.clients={count}", f"seed={split}"]
-                here = Networks(Config.from_dict(config.to_dict(), overrides), lr, epochs)
+                here = Networks(
+                    Config.from_dict(config.to_dict(), overrides), lr, epochs
+                )
                 rows = {
-                    "weights of the releases": [here.scored(config.privacy)[0] for _ in range(draws)],
-                    "the releases alone": [here.scores_alone()[0] for _ in range(draws)],
-                    "private head": [here.private_head(config.privacy)[0] for _ in range(draws)],
+                    "weights of the releases": [
+                        here.scored(config.privacy)[0] for _ in range(draws)
+                    ],
+                    "the releases alone": [
+                        here.scores_alone()[0] for _ in range(draws)
+                    ],
+                    "private head": [
+                        here.private_head(config.privacy)[0] for _ in range(draws)
+                    ],
                     "weights by the true class": [here.true_labels()[0]],
                     "equal weights": [here.uniform()[0]],
                 }
-                found |= {f"{name}|{row}|{count}|{split}": values for row, values in rows.items()}
+                found |= {
+                    f"{name}|{row}|{count}|{split}": values
+                    for row, values in rows.items()
+                }
                 path.write_text(json.dumps(found, indent=0))
                 print(name, count, split, rows, flush=True)
     return found
@@ -104,7 +133,9 @@ def table(found: dict[str, list[float]]) -> str:
         name, row, count, split = key.split("|")
         cells[row, f"{name}, {count} clients"][split] = values
     rows, columns = (list(dict.fromkeys(key[at] for key in cells)) for at in (0, 1))
-    body = [(row, *(over_splits(cells[row, column]) for column in columns)) for row in rows]
+    body = [
+        (row, *(over_splits(cells[row, column]) for column in columns)) for row in rows
+    ]
     return markdown(body, ("ensemble", *columns))
 
 

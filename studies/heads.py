@@ -1,14 +1,17 @@
-"""Linear heads on frozen features of CIFAR-10: every method tuned on validation data at the same cost, then tested.
+"""Linear heads on frozen features of CIFAR-10: every method tuned on validation data at
+the same cost, then tested.
 
     python -m studies.artifact restore studies/cifar10.toml
     python -m studies.heads --cases 20 80 --rounds 20
     python -m studies.heads --cases 20 80 --rounds 100     # goes on with the same runs
     python -m studies.heads --table                        # of what there is
 
-A case is a number of clients. studies/tuned.py says how a study runs, stops and goes on.
+A case is a number of clients. studies/tuned.py says how a study runs, stops and goes
+on.
 
-Seconds of one core at 20 clients: 30 to tune what is averaged, 120 what is distilled; 4 and 30 for a run of 20 rounds.
-80 clients take half as much again, and all arms with three splits about 90 minutes; until round 100 three hours more.
+Seconds of one core at 20 clients: 30 to tune what is averaged, 120 what is distilled; 4
+and 30 for a run of 20 rounds. 80 clients take half as much again, and all arms with
+three splits about 90 minutes; until round 100 three hours more.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ OF_FEDAUX = {**STANDING, **DIMENSIONS}
 
 
 ALL: dict[str, Any] = {"prepare": "all"}
-PLAIN: dict[str, Any] = {**ALL, "privacy.scorer": "class-embedding"}  # of the private head: no second moments
+# of the private head: no second moments
+PLAIN: dict[str, Any] = {**ALL, "privacy.scorer": "class-embedding"}
 LESS: dict[str, Any] = {"privacy.epsilon": 0.1}
 PRIVATE, RIDGE = {"head_init": "private-head", **ALL}, {"head_init": "ridge", **ALL}
 AUX: dict[str, Any] = {"own": OF_FEDAUX}
@@ -53,17 +57,23 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedAUX, ε = 1": Arm("fedaux", **AUX),
     "SCAFFOLD+P": Arm("scaffold+p"),
     "FedAUX, ε = 1, private-head start": Arm("fedaux", PRIVATE, **AUX),
-    "FedAUX-SCAFFOLD, ε = 1, private-head start": Arm("fedaux-scaffold", PRIVATE, **AUX),
+    "FedAUX-SCAFFOLD, ε = 1, private-head start": Arm(
+        "fedaux-scaffold", PRIVATE, **AUX
+    ),
     "FedDyn+P": Arm("feddyn+p"),
     "SCAFFOLD+P, private-head start": Arm("scaffold+p", PRIVATE, DIMENSIONS),
     "FedAVG+P, private-head start": Arm("fedavg+p", PRIVATE, DIMENSIONS),
     "SCAFFOLD+P, FedAUX-SCAFFOLD's settings": Arm(
-        "scaffold+p", {"teachers.standing": False}, like="FedAUX-SCAFFOLD, ε = 1, private-head start"
+        "scaffold+p",
+        {"teachers.standing": False},
+        like="FedAUX-SCAFFOLD, ε = 1, private-head start",
     ),
     "FedAUX, ε = 1, the other choice of standing": Arm("fedaux", like="FedAUX, ε = 1"),
     "FedAUX, ε = 0.1": Arm("fedaux", LESS, **AUX),
     "FedAUX, ε = 0.1, private-head start": Arm("fedaux", {**PRIVATE, **LESS}, **AUX),
-    "FedAUX-SCAFFOLD, ε = 0.1, private-head start": Arm("fedaux-scaffold", {**PRIVATE, **LESS}, **AUX),
+    "FedAUX-SCAFFOLD, ε = 0.1, private-head start": Arm(
+        "fedaux-scaffold", {**PRIVATE, **LESS}, **AUX
+    ),
     "private head, ε = 0.1": Arm("private-head", {**PLAIN, **LESS}, DIMENSIONS),
     "FedAvgM+P": Arm("fedavgm+p"),
     "FedAdam+P": Arm("fedadam+p"),

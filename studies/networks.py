@@ -1,12 +1,16 @@
-"""Whole networks on CIFAR-10 (ResNet-8 of width 16): who rises above the head that is computed on the same extractor?
+"""Whole networks on CIFAR-10 (ResNet-8 of width 16): who rises above the head that is
+computed on the same extractor?
 
-    python -m studies.artifact restore studies/networks.toml
-    python -m studies.networks --splits 1                          # 10,000 images: half an hour of one core an arm
-    python -m studies.networks --splits 1 --cases "10,000 images, everybody, α = 0.16" --rounds 1 --budget 3 \\
-        --arms "ridge" "private head, ε = 1" "FedAUX, ε = 1, 10 epochs" "FedAVG+P, private-head start, 10 epochs" \\
-        "FedDF+P, private-head start, 10 epochs"                    # one-shot
-    python -m studies.networks --cases "50,000 images" --splits 3  # all of them: on a GPU, with --budget 8
-    python -m studies.networks --table                             # of what there is
+    python -m studies.artifact restore studies/networks.toml python -m studies.networks
+    --splits 1                          # 10,000 images: half an hour of one core an arm
+    python -m studies.networks --splits 1 --cases "10,000 images, everybody, α = 0.16"
+    --rounds 1 --budget 3 \\
+        --arms "ridge" "private head, ε = 1" "FedAUX, ε = 1, 10 epochs" "FedAVG+P,
+        private-head start, 10 epochs" \\ "FedDF+P, private-head start, 10 epochs"
+        # one-shot
+    python -m studies.networks --cases "50,000 images" --splits 3  # all of them: on a
+    GPU, with --budget 8 python -m studies.networks --table
+    # of what there is
 
 studies/tuned.py says how a study runs, stops and goes on.
 """
@@ -25,11 +29,13 @@ LISTS: dict[str, tuple[Any, ...]] = {
     "distill.lr": (1e-4, 1e-3),
     "distill.epochs": (1,),
 }
-RANDOM: dict[str, tuple[Any, ...]] = {  # a head that must first be learned wants larger rates and more steps
+# a head that must first be learned wants larger rates and more steps
+RANDOM: dict[str, tuple[Any, ...]] = {
     "local": tuple({"optimizer": "sgd", "lr": lr} for lr in (0.01, 0.03, 0.1)),
     "local.epochs": (1, 3),
 }
-LONG: dict[str, tuple[Any, ...]] = {"local.epochs": (10,), "distill.epochs": (5,)}  # where there is one round
+# where there is one round
+LONG: dict[str, tuple[Any, ...]] = {"local.epochs": (10,), "distill.epochs": (5,)}
 SMALL = ("data.options={limit = 10000, test_limit = 5000}", "aux.negatives=0.9")
 ALL: dict[str, Any] = {"prepare": "all"}
 STANDING = {
@@ -39,13 +45,19 @@ PRIVATE, RIDGE = {"head_init": "private-head", **ALL}, {"head_init": "ridge", **
 ARMS: dict[str, Arm] = {  # what decides most comes first
     "ridge": Arm("ridge+p", ALL),
     "discriminant": Arm("discriminant+p", ALL),
-    "private head, ε = 1": Arm("private-head", {**ALL, "head_only": False, "privacy.scorer": "class-embedding"}),
-    "FedAUX-SCAFFOLD, ε = 1, ridge start": Arm("fedaux-scaffold", {**RIDGE, **STANDING}),
+    "private head, ε = 1": Arm(
+        "private-head", {**ALL, "head_only": False, "privacy.scorer": "class-embedding"}
+    ),
+    "FedAUX-SCAFFOLD, ε = 1, ridge start": Arm(
+        "fedaux-scaffold", {**RIDGE, **STANDING}
+    ),
     "SCAFFOLD+P, ridge start": Arm("scaffold+p", RIDGE),
     "FedAUX, ε = 1, ridge start": Arm("fedaux", {**RIDGE, **STANDING}),
     "FedAVG+P, ridge start": Arm("fedavg+p", RIDGE),
     "FedDF+P, ridge start": Arm("feddf+p", RIDGE),
-    "all images in one place, ridge start": Arm("fedavg+p", {**RIDGE, "data.clients": 1, "fraction": 1.0}),
+    "all images in one place, ridge start": Arm(
+        "fedavg+p", {**RIDGE, "data.clients": 1, "fraction": 1.0}
+    ),
     "FedAUX, ε = 1": Arm("fedaux", {**PRIVATE, **STANDING}),
     "FedAVG+P, private-head start": Arm("fedavg+p", PRIVATE),
     "SCAFFOLD+P": Arm("scaffold+p", own=RANDOM),
@@ -53,11 +65,17 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedDF+P": Arm("feddf+p", own=RANDOM),
     "FedPROX+P": Arm("fedprox+p", own=RANDOM),
     "FedAUX, ε = 1, 10 epochs": Arm("fedaux", PRIVATE, LONG, tuned_rounds=1),
-    "FedAVG+P, private-head start, 10 epochs": Arm("fedavg+p", PRIVATE, LONG, tuned_rounds=1),
-    "FedDF+P, private-head start, 10 epochs": Arm("feddf+p", PRIVATE, LONG, tuned_rounds=1),
+    "FedAVG+P, private-head start, 10 epochs": Arm(
+        "fedavg+p", PRIVATE, LONG, tuned_rounds=1
+    ),
+    "FedDF+P, private-head start, 10 epochs": Arm(
+        "feddf+p", PRIVATE, LONG, tuned_rounds=1
+    ),
     "FedAVG+P, 10 epochs": Arm("fedavg+p", own={**RANDOM, **LONG}, tuned_rounds=1),
     "FedDF+P, 10 epochs": Arm("feddf+p", own={**RANDOM, **LONG}, tuned_rounds=1),
-    "FedAUX, ε = 1, ridge start, the other choice of standing": Arm("fedaux", like="FedAUX, ε = 1, ridge start"),
+    "FedAUX, ε = 1, ridge start, the other choice of standing": Arm(
+        "fedaux", like="FedAUX, ε = 1, ridge start"
+    ),
 }
 DESIGN = Design(
     name="networks-cifar10",
@@ -67,7 +85,11 @@ DESIGN = Design(
         "10,000 images": SMALL,
         "10,000 images, α = 100": (*SMALL, "data.alpha=100.0"),
         "10,000 images, everybody": (*SMALL, "fraction=1.0"),
-        "10,000 images, everybody, α = 0.16": (*SMALL, "fraction=1.0", "data.alpha=0.16"),
+        "10,000 images, everybody, α = 0.16": (
+            *SMALL,
+            "fraction=1.0",
+            "data.alpha=0.16",
+        ),
         "50,000 images": ("aux.negatives=0.75",),
         "50,000 images, α = 100": ("aux.negatives=0.75", "data.alpha=100.0"),
     },

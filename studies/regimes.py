@@ -1,14 +1,16 @@
-"""Whole networks on all 50,000 images of CIFAR-10, by heterogeneity: who rises above the head that is computed?
+"""Whole networks on all 50,000 images of CIFAR-10, by heterogeneity: who rises above
+the head that is computed?
 
-    python -m studies.artifact restore studies/networks.toml
-    python -m studies.regimes --splits 3                           # α = 0.1
-    python -m studies.regimes --cases "α = 0.03" "α = 0.3" "α = 1" "three architectures"
-    python -m studies.regimes --arms "FedAUX" "FedAVG" --rounds 50 # goes on with the same runs
-    python -m studies.regimes --table                              # of what there is
+    python -m studies.artifact restore studies/networks.toml python -m studies.regimes
+    --splits 3                           # α = 0.1 python -m studies.regimes --cases "α
+    = 0.03" "α = 0.3" "α = 1" "three architectures" python -m studies.regimes --arms
+    "FedAUX" "FedAVG" --rounds 50 # goes on with the same runs python -m studies.regimes
+    --table                              # of what there is
 
-ResNet-8 of width 16, C = 0.4, one epoch, 6,000 public images to distil on, all from the private head at ε = 1, in the
-faster precision of the machine. Every method has four settings on validation data at α = 0.1, two of them for ten
-rounds; other cases take the winners. A round takes 30 s of one core with AMX, 50 s where the server distils; 50 and
+ResNet-8 of width 16, C = 0.4, one epoch, 6,000 public images to distil on, all from the
+private head at ε = 1, in the faster precision of the machine. Every method has four
+settings on validation data at α = 0.1, two of them for ten rounds; other cases take the
+winners. A round takes 30 s of one core with AMX, 50 s where the server distils; 50 and
 85 s without. studies/tuned.py says how a study runs, stops and goes on.
 """
 
@@ -21,8 +23,13 @@ from studies.tuned import Arm, Design, main
 START: dict[str, Any] = {"head_init": "private-head", "prepare": "all"}
 STANDING: dict[str, Any] = {**START, "teachers.standing": True}
 F32: dict[str, Any] = {"precision": "float32"}
-ADAM = {"local": tuple({"optimizer": "adam", "lr": lr} for lr in (1e-4, 3e-4, 1e-3, 3e-3))}
-TWO: dict[str, tuple[Any, ...]] = {"local": ADAM["local"][1:3], "distill.lr": (5e-5, 3e-4)}
+ADAM = {
+    "local": tuple({"optimizer": "adam", "lr": lr} for lr in (1e-4, 3e-4, 1e-3, 3e-3))
+}
+TWO: dict[str, tuple[Any, ...]] = {
+    "local": ADAM["local"][1:3],
+    "distill.lr": (5e-5, 3e-4),
+}
 PLAIN: dict[str, Any] = {**START, "local.optimizer": "sgd", "local.lr": 0.3}
 SGD: dict[str, tuple[Any, ...]] = {
     "local": tuple({"optimizer": "sgd", "lr": lr} for lr in (0.01, 0.03, 0.1, 0.3)),
@@ -32,20 +39,28 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedAUX": Arm("fedaux", STANDING, {**TWO, "teachers.standing": (True,)}),
     "FedAVG": Arm("fedavg+p", START, ADAM),
     "SCAFFOLD": Arm("scaffold+p", PLAIN, SGD),
-    "SCAFFOLD, SGD 0.6": Arm("scaffold+p", {**PLAIN, "local.lr": 0.6}, fixed=True),  # 0.3 is the edge of the list
+    # 0.3 is the edge of the list
+    "SCAFFOLD, SGD 0.6": Arm("scaffold+p", {**PLAIN, "local.lr": 0.6}, fixed=True),
     "FedDF": Arm("feddf+p", START, TWO),
     "FedET": Arm("fedet+p", START, like="FedAUX"),
-    "FedDyn": Arm("feddyn+p", PLAIN, {"local": SGD["local"], "method_options.alpha": (0.01,)}),
+    "FedDyn": Arm(
+        "feddyn+p", PLAIN, {"local": SGD["local"], "method_options.alpha": (0.01,)}
+    ),
     "FedAUX-SCAFFOLD": Arm("fedaux-scaffold", STANDING, like="SCAFFOLD"),
     "FedPROX": Arm("fedprox+p", {**START, "local.mu": 0.01}, like="FedAVG"),
     "ridge": Arm("ridge+p", {"prepare": "all"}, fixed=True),
     "private head": Arm("private-head", {"head_only": False}, fixed=True),
-    "FedAVG, not tuned, float32": Arm("fedavg+p", {**START, **F32}, fixed=True),  # from before there was bfloat16 here
+    # from before there was bfloat16 here
+    "FedAVG, not tuned, float32": Arm("fedavg+p", {**START, **F32}, fixed=True),
     "FedAVG, random head, not tuned, float32": Arm("fedavg+p", F32, fixed=True),
     "FedAUX, equal weights": Arm("feddf+p", STANDING, like="FedAUX"),  # the ablation
-    "FedAUX, the round's teachers": Arm("fedaux", {"teachers.standing": False}, like="FedAUX"),
+    "FedAUX, the round's teachers": Arm(
+        "fedaux", {"teachers.standing": False}, like="FedAUX"
+    ),
     "FedAUX, random head": Arm("fedaux", {"head_init": "random"}, like="FedAUX"),
-    "FedAVG, random head": Arm("fedavg+p", {"head_init": "random", "prepare": "auto"}, like="FedAVG"),
+    "FedAVG, random head": Arm(
+        "fedavg+p", {"head_init": "random", "prepare": "auto"}, like="FedAVG"
+    ),
 }
 NETWORKS = "{name = 'resnet8', width = 16}, {name = 'resnet8', width = 8}, 'cnn'"
 THREE = (
@@ -55,7 +70,9 @@ THREE = (
     "aux.limit=12000",
     "pretrain.epochs=4",
 )
-ALPHAS = {f"α = {alpha:g}": (f"data.alpha={alpha}",) for alpha in (0.1, 0.01, 0.03, 0.3, 1)}
+ALPHAS = {
+    f"α = {alpha:g}": (f"data.alpha={alpha}",) for alpha in (0.1, 0.01, 0.03, 0.3, 1)
+}
 DESIGN = Design(
     name="regimes-cifar10",
     config="studies/networks.toml",

@@ -1,9 +1,11 @@
-"""What a secure sum costs: processor seconds and bytes at a site and at the server, by number of sites and of numbers.
+"""What a secure sum costs: processor seconds and bytes at a site and at the server, by
+number of sites and of numbers.
 
     python -m studies.secure_sum_costs
 
-All sites draw keys and share their secrets; one masks its vector, and the server unmasks a sum in which one site is
-lost. Vectors of the other sites are random: a masked vector is as good as random, and takes as long to add.
+All sites draw keys and share their secrets; one masks its vector, and the server
+unmasks a sum in which one site is lost. Vectors of the other sites are random: a masked
+vector is as good as random, and takes as long to add.
 """
 
 from __future__ import annotations
@@ -19,7 +21,13 @@ import numpy as np
 
 from fedaux.messages import SumTerms
 from fedaux.privacy.roster import simulated_key
-from fedaux.privacy.secure_sum import SIGNATURE, agreed_threshold, new_site, sum_settings, unmasked_sum
+from fedaux.privacy.secure_sum import (
+    SIGNATURE,
+    agreed_threshold,
+    new_site,
+    sum_settings,
+    unmasked_sum,
+)
 
 SITES, LENGTHS = (3, 10, 100, 300), (100_000, 5_000_000)
 RESULTS = Path(__file__).parent / "results" / "secure-sum-costs.json"
@@ -37,14 +45,18 @@ def measure(sites: int, length: int) -> dict[str, Any]:
     """Play one sum, and return its costs."""
     names = [f"site-{number:03}" for number in range(sites)]
     threshold = agreed_threshold(sites, 0.8)
-    settings = sum_settings(SumTerms("run", "costs", 0, names, threshold, 1, 0.0, length), None)
+    settings = sum_settings(
+        SumTerms("run", "costs", 0, names, threshold, 1, 0.0, length), None
+    )
     states = {name: new_site(settings, name) for name in names}
     me = names[0]
     survivors = names[:-1] if threshold < sites else names
     seconds = {}
 
     with timed(seconds, "keys", sites):
-        keys = {name: state.begin(simulated_key(name)) for name, state in states.items()}
+        keys = {
+            name: state.begin(simulated_key(name)) for name, state in states.items()
+        }
 
     sealed: dict[str, dict[str, bytes]] = {}
     with timed(seconds, "shares", sites):
@@ -56,12 +68,16 @@ def measure(sites: int, length: int) -> dict[str, Any]:
         states[me] = states[me].accept({name: sealed[name][me] for name in names[1:]})
         masked = states[me].mask(vector)
     for name in names[1:]:  # without masking, which takes as long as that of the first
-        states[name] = states[name].accept({other: sealed[other][name] for other in names if other != name})
+        states[name] = states[name].accept(
+            {other: sealed[other][name] for other in names if other != name}
+        )
 
     signatures = {}
     with timed(seconds, "survivors", len(survivors)):
         for name in survivors:
-            states[name], signatures[name] = states[name].agree(survivors, simulated_key(name))
+            states[name], signatures[name] = states[name].agree(
+                survivors, simulated_key(name)
+            )
 
     with timed(seconds, "unmasking", threshold):
         replies = [states[name].unmask(signatures)[1] for name in survivors[:threshold]]
@@ -94,9 +110,17 @@ def measure(sites: int, length: int) -> dict[str, Any]:
 
 
 def growth(rows: list[dict[str, Any]], key: str, length: int) -> float:
-    """The exponent of a power law in the number of sites, fitted to those from 10 on."""
+    """The exponent of a power law in the number of sites, fitted to those from 10
+    on.
+    """
     some = [row for row in rows if row["numbers"] == length and row["sites"] >= 10]
-    return float(np.polyfit(np.log([row["sites"] for row in some]), np.log([row[key] for row in some]), 1)[0])
+    return float(
+        np.polyfit(
+            np.log([row["sites"] for row in some]),
+            np.log([row[key] for row in some]),
+            1,
+        )[0]
+    )
 
 
 def main() -> None:
@@ -106,12 +130,15 @@ def main() -> None:
             rows.append(measure(sites, length))
             row = rows[-1]
             print(
-                f"| {sites} | {length:,} | {row['site_seconds']:.2f} | {row['server_seconds']:.2f} | "
-                f"{row['site_sends'] / 1e6:.2f} | {row['site_sends'] / row['plain_sends']:.3f} |",
+                f"| {sites} | {length:,} | {row['site_seconds']:.2f} | "
+                f"{row['server_seconds']:.2f} | {row['site_sends'] / 1e6:.2f} | "
+                f"{row['site_sends'] / row['plain_sends']:.3f} |",
                 flush=True,
             )
     fitted = {
-        str(length): {key: growth(rows, key, length) for key in ("site_seconds", "server_seconds")}
+        str(length): {
+            key: growth(rows, key, length) for key in ("site_seconds", "server_seconds")
+        }
         for length in LENGTHS
     }
     print(fitted)

@@ -1,10 +1,14 @@
-"""Whether a temperature that is chosen on public pseudo-classes calibrates the private head better than its own.
+"""Whether a temperature that is chosen on public pseudo-classes calibrates the private
+head better than its own.
 
-    python -m studies.temperature     # digits, and CIFAR-10 on a published encoder: its features take half an hour
+    python -m studies.temperature     # digits, and CIFAR-10 on a published encoder: its
+    features take half an hour
 
-The head tempers its logits by the noise that is known (`class_moments._tempered`, `embedding.Pooled.discriminant`).
-Here one further temperature is chosen where the dimension is, on pseudo-classes of D⁻, and judged by the log-loss on
-the test set, beside none and beside the best one, which only test labels could choose. One sum under one noise.
+The head tempers its logits by the noise that is known (`class_moments._tempered`,
+`embedding.Pooled.discriminant`). Here one further temperature is chosen where the
+dimension is, on pseudo-classes of D⁻, and judged by the log-loss on the test set,
+beside none and beside the best one, which only test labels could choose. One sum under
+one noise.
 """
 
 from __future__ import annotations
@@ -22,20 +26,36 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.privacy.mechanism import release
 from fedaux.report.tables import markdown
-from fedaux.scoring.class_moments import _PUBLIC_ROWS, ClassMomentsScorer, _pseudo_classes, _Trial
+from fedaux.scoring.class_moments import (
+    _PUBLIC_ROWS,
+    ClassMomentsScorer,
+    _pseudo_classes,
+    _Trial,
+)
 from fedaux.scoring.embedding import embed, spectrum
 from studies.secure_sums import Setting
 
 EPSILONS, DRAWS = (0.1, 0.3, 1.0, 3.0), 5
 TEMPERATURES = np.logspace(-1, 1, 41)
-CONFIGS = {"digits": lambda: DEMO, "CIFAR-10": lambda: Config.load("studies/published.toml")}
+CONFIGS = {
+    "digits": lambda: DEMO,
+    "CIFAR-10": lambda: Config.load("studies/published.toml"),
+}
 Judged = tuple[NDArray[np.float64], NDArray[np.int64]]  # logits, labels
 
 
 def losses(judged: Sequence[Judged]) -> NDArray[np.float64]:
     """Mean log-loss at each of the temperatures."""
     return np.array(
-        [np.mean([-log_softmax(x / t, axis=1)[np.arange(len(y)), y].mean() for x, y in judged]) for t in TEMPERATURES]
+        [
+            np.mean(
+                [
+                    -log_softmax(x / t, axis=1)[np.arange(len(y)), y].mean()
+                    for x, y in judged
+                ]
+            )
+            for t in TEMPERATURES
+        ]
     )
 
 
@@ -43,30 +63,63 @@ def study(name: str) -> list[list[str]]:
     setting, rows = Setting.of(CONFIGS[name]()), []
     records = len(setting.private)
     for epsilon in EPSILONS:
-        privacy = PrivacyConfig("class-moments", epsilon, embedding_dim=0, expected_records=records)
+        privacy = PrivacyConfig(
+            "class-moments", epsilon, embedding_dim=0, expected_records=records
+        )
         scorer, public, reference = setting.published(privacy)
         assert isinstance(scorer, ClassMomentsScorer)
-        public_rows = setting.negatives[np.random.default_rng(0).permutation(len(setting.negatives))[:_PUBLIC_ROWS]]
-        groups = _pseudo_classes(public_rows, setting.classes, spectrum(setting.negatives))
-        trial = _Trial(embed(public, public_rows), groups, setting.classes, scorer.facts)
+        public_rows = setting.negatives[
+            np.random.default_rng(0).permutation(len(setting.negatives))[:_PUBLIC_ROWS]
+        ]
+        groups = _pseudo_classes(
+            public_rows, setting.classes, spectrum(setting.negatives)
+        )
+        trial = _Trial(
+            embed(public, public_rows), groups, setting.classes, scorer.facts
+        )
         a, b, m = public["split"].astype(np.float64).tolist()
         held, pseudo, real = ~trial.learn, list[Judged](), list[Judged]()
         for draw in range(DRAWS):
-            weights, bias = trial.head((a, b, m), np.random.default_rng(draw), tempered=True)
+            weights, bias = trial.head(
+                (a, b, m), np.random.default_rng(draw), tempered=True
+            )
             pseudo.append((trial.rows[held] @ weights.T + bias, trial.groups[held]))
-            sent = release(setting.summary(privacy), "sum", replace(privacy, unsafe_seed=draw))
+            sent = release(
+                setting.summary(privacy), "sum", replace(privacy, unsafe_seed=draw)
+            )
             head = scorer.head(public, reference, [sent])
-            real.append(((setting.test @ head[0].T + head[1]).astype(np.float64), setting.test_labels))
+            real.append(
+                (
+                    (setting.test @ head[0].T + head[1]).astype(np.float64),
+                    setting.test_labels,
+                )
+            )
         chosen, found = int(losses(pseudo).argmin()), losses(real)
         own, best = len(TEMPERATURES) // 2, int(found.argmin())
-        cells = [f"{found[own]:.3f}", *(f"{found[at]:.3f} ({TEMPERATURES[at]:.2f})" for at in (chosen, best))]
+        cells = [
+            f"{found[own]:.3f}",
+            *(f"{found[at]:.3f} ({TEMPERATURES[at]:.2f})" for at in (chosen, best)),
+        ]
         rows.append([name, f"{epsilon:g}", *cells])
         print(*rows[-1], flush=True)
     return rows
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", default=list(CONFIGS))
     found = [row for name in parser.parse_args().names for row in study(name)]
-    print(markdown(found, ["data", "ε", "log-loss", "with a temperature of pseudo-classes", "with the best"]))
+    print(
+        markdown(
+            found,
+            [
+                "data",
+                "ε",
+                "log-loss",
+                "with a temperature of pseudo-classes",
+                "with the best",
+            ],
+        )
+    )

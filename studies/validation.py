@@ -1,11 +1,14 @@
-"""The order of methods on data that nothing was developed on: heads on Fashion-MNIST, and on Amazon's reviews.
+"""The order of methods on data that nothing was developed on: heads on Fashion-MNIST,
+and on Amazon's reviews.
 
-    python -m studies.validation --cases "Fashion-MNIST" "Amazon reviews"   # half an hour of one core each
-    python -m studies.validation --table                                    # of what there is
+    python -m studies.validation --cases "Fashion-MNIST" "Amazon reviews"   # half an
+    hour of one core each python -m studies.validation --table
+    # of what there is
 
-Fashion-MNIST: ResNet-8 of width 16, trained without labels on the digits of MNIST, which look like no clothes.
-Amazon's reviews: stars (1, 2, 4, 5) from the features of all-MiniLM-L6-v2; public texts: sentences of old novels.
-studies/tuned.py says how a study runs, stops and goes on.
+Fashion-MNIST: ResNet-8 of width 16, trained without labels on the digits of MNIST,
+which look like no clothes. Amazon's reviews: stars (1, 2, 4, 5) from the features of
+all-MiniLM-L6-v2; public texts: sentences of old novels. studies/tuned.py says how a
+study runs, stops and goes on.
 """
 
 from __future__ import annotations
@@ -34,7 +37,10 @@ DESIGN = replace(
     name="heads-validation",
     config="studies/validation.toml",
     cases={
-        "Fashion-MNIST": ("data.source=studies.sources:fashion_mnist", "aux.source=studies.sources:mnist"),
+        "Fashion-MNIST": (
+            "data.source=studies.sources:fashion_mnist",
+            "aux.source=studies.sources:mnist",
+        ),
         "Amazon reviews": (
             "data.source=studies.sources:amazon",
             "aux.source=studies.sources:books",

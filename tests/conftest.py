@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("helpers")  # an assertion that fails in a helper says what it compared
+# an assertion that fails in a helper says what it compared
+pytest.register_assert_rewrite("helpers")
 
-# A build must not depend on luck: in CI, property tests try the same examples every time; elsewhere, new ones. Nor on
-# what else the machine does: to draw an example and to try it may take any time.
-settings.register_profile("elsewhere", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A build must not depend on luck: in CI, property tests try the same examples every
+# time; elsewhere, new ones. Nor on what else the machine does: to draw an example and
+# to try it may take any time.
+settings.register_profile(
+    "elsewhere", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("ci", settings.get_profile("elsewhere"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "elsewhere")
 
@@ -36,7 +40,9 @@ def config(place: Path) -> Path:
 
 @pytest.fixture
 def workers_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Private records are shared out among workers wherever that is allowed, whether it pays or not."""
+    """Private records are shared out among workers wherever that is allowed, whether it
+    pays or not.
+    """
     import torch
 
     from fedaux.privacy import per_record

@@ -1,10 +1,12 @@
-"""FedExP (Jhunjhunwala et al. 2023, "Speeding up federated averaging via extrapolation"), as a method of one's own.
+"""FedExP (Jhunjhunwala et al. 2023, "Speeding up federated averaging via
+extrapolation"), as a method of one's own.
 
     client i:   Δ_i = θ_i − θ; sends θ_i, and ‖Δ_i‖² beside it
     server:     η = max(1, Σ ‖Δ_i‖² / (2 M (‖Δ̄‖² + ε))),   θ ← θ + η Δ̄
 
-Δ̄ is the mean of the M clients' Δ_i, all of which count alike. Where clients pull in different directions Δ̄ is short,
-and the server goes further along it than FedAVG, for which η = 1. No hook sees a record.
+Δ̄ is the mean of the M clients' Δ_i, all of which count alike. Where clients pull in
+different directions Δ̄ is short, and the server goes further along it than FedAVG, for
+which η = 1. No hook sees a record.
 """
 
 from dataclasses import dataclass
@@ -26,7 +28,10 @@ class FedExP(Hooks):
 
     def server_step(self, theta, mean, extra, fraction, state):
         delta = mean - theta
-        eta = max(1.0, float(extra["squared"][0]) / (2 * (float(delta @ delta) + self.epsilon)))
+        eta = max(
+            1.0,
+            float(extra["squared"][0]) / (2 * (float(delta @ delta) + self.epsilon)),
+        )
         return theta + eta * delta, state
 
 

@@ -14,6 +14,8 @@ settings = {
 }
 
 for method in ("fedavg", "feddf", "fedaux"):
-    result = run(Config.from_dict({**settings, "method": method}), f"runs/train-{method}")
+    result = run(
+        Config.from_dict({**settings, "method": method}), f"runs/train-{method}"
+    )
     print(f"{method:7} {' '.join(f'{accuracy:.3f}' for accuracy in result.curve)}")
 print(result.privacy)

@@ -1,4 +1,5 @@
-"""Writes texts.csv and public.csv: messages to a shop, made from templates. They are invented, and easy.
+"""Writes texts.csv and public.csv: messages to a shop, made from templates. They are
+invented, and easy.
 
 python make_texts.py
 """
@@ -11,10 +12,44 @@ from pathlib import Path
 import numpy as np
 
 WORDS = {
-    "thing": ["lamp", "kettle", "printer", "jacket", "desk", "camera", "helmet", "radio", "clock", "tent", "vase"],
-    "when": ["yesterday", "last week", "on Monday", "in March", "this morning", "in autumn", "a month ago"],
-    "sum": ["20 euros", "49.90", "a hundred pounds", "15 dollars", "8.50", "60 francs", "5 %"],
-    "who": ["the courier", "the driver", "my neighbour", "the post office", "your depot"],
+    "thing": [
+        "lamp",
+        "kettle",
+        "printer",
+        "jacket",
+        "desk",
+        "camera",
+        "helmet",
+        "radio",
+        "clock",
+        "tent",
+        "vase",
+    ],
+    "when": [
+        "yesterday",
+        "last week",
+        "on Monday",
+        "in March",
+        "this morning",
+        "in autumn",
+        "a month ago",
+    ],
+    "sum": [
+        "20 euros",
+        "49.90",
+        "a hundred pounds",
+        "15 dollars",
+        "8.50",
+        "60 francs",
+        "5 %",
+    ],
+    "who": [
+        "the courier",
+        "the driver",
+        "my neighbour",
+        "the post office",
+        "your depot",
+    ],
 }
 TOPICS = {
     "billing": [
@@ -66,13 +101,21 @@ def messages(templates: list[str], rng: np.random.Generator, count: int) -> list
 
 
 def write(folder: Path, seed: int = 0) -> None:
-    """Private messages with their topic; public ones without, some of them about something else."""
+    """Private messages with their topic; public ones without, some of them about
+    something else.
+    """
     rng = np.random.default_rng(seed)
     made = {topic: messages(templates, rng, 210) for topic, templates in TOPICS.items()}
     private = [(topic, text) for topic, texts in made.items() for text in texts[:150]]
-    public = [text for texts in made.values() for text in texts[150:]] + messages(OTHER, rng, 40)
+    public = [text for texts in made.values() for text in texts[150:]] + messages(
+        OTHER, rng, 40
+    )
     for name, header, rows in (
-        ("texts.csv", ("label", "text"), [private[i] for i in rng.permutation(len(private))]),
+        (
+            "texts.csv",
+            ("label", "text"),
+            [private[i] for i in rng.permutation(len(private))],
+        ),
         ("public.csv", ("text",), [(public[i],) for i in rng.permutation(len(public))]),
     ):
         with (folder / name).open("w", encoding="utf-8", newline="") as file:

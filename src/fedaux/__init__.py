@@ -1,6 +1,8 @@
-"""Federated learning with public auxiliary data: FedAUX and its rivals on Flower, with a true privacy statement.
+"""Federated learning with public auxiliary data: FedAUX and its rivals on Flower, with
+a true privacy statement.
 
-Everything a command does is a function here. `__all__` is the public interface (docs/stability.md); modules may move.
+Everything a command does is a function here. `__all__` is the public interface
+(docs/stability.md); modules may move.
 """
 
 from importlib import import_module
@@ -109,7 +111,9 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name at its first use: torch and Flower take seconds to import, and `fedaux --help` needs neither."""
+    """Import a name at its first use: torch and Flower take seconds to import, and
+    `fedaux --help` needs neither.
+    """
     if name not in _HOMES:
         raise AttributeError(f"module 'fedaux' has no attribute {name!r}")
     return getattr(import_module(f"fedaux.{_HOMES[name]}"), name)

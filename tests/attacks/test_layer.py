@@ -1,7 +1,8 @@
-"""The layer around the mechanism: which orders a site answers, what its sums agree on, what an approval covers.
+"""The layer around the mechanism: which orders a site answers, what its sums agree on,
+what an approval covers.
 
-Each test is an attack that succeeded on an earlier version. The variants in which it succeeds again, because one
-behaviour was replaced, are in `helpers.mutations`.
+Each test is an attack that succeeded on an earlier version. The variants in which it
+succeeds again, because one behaviour was replaced, are in `helpers.mutations`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from typer.testing import CliRunner
 
 from fedaux import Config
 from fedaux.audit import layer
-from fedaux.audit.layer import NAMES, SecureSites, broadcast_of, own_approvals, own_gate, own_sums
+from fedaux.audit.layer import (
+    NAMES,
+    SecureSites,
+    broadcast_of,
+    own_approvals,
+    own_gate,
+    own_sums,
+)
 from fedaux.audit.own_site import OwnSite
 from fedaux.audit.site import AuditedSite, HostileServer, write_rows
 from fedaux.cli import app
@@ -65,17 +73,26 @@ NETWORK = {"name": "mlp", "hidden": 4, "features": 4, "norm": "none"}
 
 def rows(folder: Path, count: int = 12) -> Path:
     rng = np.random.default_rng(0)
-    return write_rows(folder, np.abs(rng.normal(size=(count, 4))), [0, 1] * (count // 2))
+    return write_rows(
+        folder, np.abs(rng.normal(size=(count, 4))), [0, 1] * (count // 2)
+    )
 
 
 def settings(method: str, **federation: object) -> Config:
-    """The settings of a site with its own records, as the audit's synthetic sites get them."""
+    """The settings of a site with its own records, as the audit's synthetic sites get
+    them.
+    """
     return Config.from_dict(
         {
             "method": method,
             "prototypes": [NETWORK],
             "head_init": "random" if METHODS[method].sends == "models" else "auto",
-            "data": {"source": "npy", "path": "/nowhere", "classes": ["a", "b"], "partition": "own"},
+            "data": {
+                "source": "npy",
+                "path": "/nowhere",
+                "classes": ["a", "b"],
+                "partition": "own",
+            },
             "federation": {"sites": ["site"], **federation},
         }
     )
@@ -91,21 +108,41 @@ def training_orders(server: HostileServer) -> list[TrainOrder]:
     head = server.train(np.zeros(10), lr=0.1)
     whole = replace(head, weights={"parameters": parameters}, h0="", extractor={})
     return [
-        replace(order, method=method, method_options="{}", broadcast=broadcast_of(method, order))
+        replace(
+            order,
+            method=method,
+            method_options="{}",
+            broadcast=broadcast_of(method, order),
+        )
         for method in METHODS
         for order in (head, whole)
     ]
 
 
-@pytest.mark.parametrize("written_by_deploy", [False, True], ids=["by hand", "by deploy init"])
-def test_a_site_for_the_private_head_trains_for_nobody(tmp_path: Path, written_by_deploy: bool) -> None:
-    """Its models would have no noise: eighty of them told eight records to seven digits."""
+@pytest.mark.parametrize(
+    "written_by_deploy", [False, True], ids=["by hand", "by deploy init"]
+)
+def test_a_site_for_the_private_head_trains_for_nobody(
+    tmp_path: Path, written_by_deploy: bool
+) -> None:
+    """Its models would have no noise: eighty of them told eight records to seven
+    digits.
+    """
     data = rows(tmp_path / "data")
-    site = AuditedSite.at(data, SPEC, method="private-head", privacy={"epsilon": 0.1, "scorer": "class-moments"})
+    site = AuditedSite.at(
+        data,
+        SPEC,
+        method="private-head",
+        privacy={"epsilon": 0.1, "scorer": "class-moments"},
+    )
     if written_by_deploy:
-        base = replace(site.config, federation=replace(site.config.federation, sends=()))
+        base = replace(
+            site.config, federation=replace(site.config.federation, sends=())
+        )
         written = site_config(base, "site")
-        site = replace(site, config=replace(written, data=replace(written.data, path=str(data))))
+        site = replace(
+            site, config=replace(written, data=replace(written.data, path=str(data)))
+        )
     assert site.config.federation.sends == ("noisy sums",)
     server = HostileServer.against(site, (4,), 2)
     orders = training_orders(server)
@@ -125,17 +162,27 @@ def test_a_method_without_scores_releases_nothing(tmp_path: Path) -> None:
     assert SiteAccount.read(site.vault, 1e-5).entries == ()
 
 
-def test_a_site_that_does_not_say_what_may_leave_answers_nothing(tmp_path: Path) -> None:
+def test_a_site_that_does_not_say_what_may_leave_answers_nothing(
+    tmp_path: Path,
+) -> None:
     site = AuditedSite.at(rows(tmp_path / "data"), SPEC)
     silent = replace(site.config, federation=replace(site.config.federation, sends=()))
     site = replace(site, config=silent)
     server = HostileServer.against(site, (4,), 2)
-    orders = [server.prepare(server.map()), *training_orders(server), *map(server.sums, ("class-sums", "moments"))]
+    orders = [
+        server.prepare(server.map()),
+        *training_orders(server),
+        *map(server.sums, ("class-sums", "moments")),
+    ]
     assert {site.send(order).error.reason for order in orders} == {Refusal.SETTINGS}
 
 
-@pytest.mark.parametrize("method", ["private-head", "ridge", "fedavg", "fedaux", "feddf+p", "class-means"])
-def test_no_order_tells_what_the_owner_does_not_list(tmp_path: Path, method: str) -> None:
+@pytest.mark.parametrize(
+    "method", ["private-head", "ridge", "fedavg", "fedaux", "feddf+p", "class-means"]
+)
+def test_no_order_tells_what_the_owner_does_not_list(
+    tmp_path: Path, method: str
+) -> None:
     config = settings(method)
     sends = config.federation.sends or layer.needed_by(config)
     config = replace(config, federation=replace(config.federation, sends=sends))
@@ -146,8 +193,12 @@ def test_no_order_tells_what_the_owner_does_not_list(tmp_path: Path, method: str
 
 
 @pytest.mark.parametrize("method", ["private-head", "ridge", "fedavg", "scaffold"])
-def test_sites_of_one_sum_are_asked_the_same_and_have_keys_of_their_own(tmp_path: Path, method: str) -> None:
-    """Asked different things, the others' answers are known, and the sum is the vector of one site."""
+def test_sites_of_one_sum_are_asked_the_same_and_have_keys_of_their_own(
+    tmp_path: Path, method: str
+) -> None:
+    """Asked different things, the others' answers are known, and the sum is the vector
+    of one site.
+    """
     result = own_sums(own(settings(method, secure=True)), tmp_path)
     assert not result.violated, result.detail
     assert "are refused" in result.detail
@@ -165,7 +216,9 @@ def test_honest_sums_are_answered(tmp_path: Path, method: str) -> None:
 def test_a_copied_key_that_were_taken_would_give_other_masks(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second line of defence: without any check of keys, the masks of a copied key do not cancel."""
+    """The second line of defence: without any check of keys, the masks of a copied key
+    do not cancel.
+    """
     monkeypatch.setattr(secure_sum, "check_possession", lambda *_: None)
     monkeypatch.setattr(secure_sum, "check_encoding", lambda *_: None)
     monkeypatch.setattr(curve25519, "has_full_order", lambda _: True)
@@ -175,8 +228,14 @@ def test_a_copied_key_that_were_taken_would_give_other_masks(
 
 
 def opened_alone(sites: SecureSites, how: str) -> tuple[np.ndarray, np.ndarray]:
-    """The exact sums of bern, and what the server and cairo compute of them with a copy of athens' mask key."""
-    (order,) = (order for order in sites.orders() if isinstance(order, SumsOrder) and order.sends == "moments")
+    """The exact sums of bern, and what the server and cairo compute of them with a copy
+    of athens' mask key.
+    """
+    (order,) = (
+        order
+        for order in sites.orders()
+        if isinstance(order, SumsOrder) and order.sends == "moments"
+    )
     terms = sites.terms(order)
     text = terms.to_json()
     agreed = sum_settings(terms, sites.roster)
@@ -204,26 +263,46 @@ def opened_alone(sites: SecureSites, how: str) -> tuple[np.ndarray, np.ndarray]:
     keys[cairo] = forged.to_bytes()
     shares = {name: ask(name, "shares", keys) for name in (athens, bern)}
     parsed = {name: Keys.from_bytes(name, content) for name, content in keys.items()}
-    helper = SiteState(agreed, cairo, secrets.token_bytes(32), share_key, secrets.token_bytes(32), keys=parsed)
+    helper = SiteState(
+        agreed,
+        cairo,
+        secrets.token_bytes(32),
+        share_key,
+        secrets.token_bytes(32),
+        keys=parsed,
+    )
     points = {name: agreed.position(name) for name in NAMES}
     junk = [split(secrets.token_bytes(32), agreed.threshold, points) for _ in range(2)]
-    shares[cairo] = {name: helper._seal(name, junk[0][name] + junk[1][name]) for name in (athens, bern)}
+    shares[cairo] = {
+        name: helper._seal(name, junk[0][name] + junk[1][name])
+        for name in (athens, bern)
+    }
     masked = {}
     for name in (athens, bern):
-        sealed = {other: np.frombuffer(shares[other][name], np.uint8) for other in NAMES if other != name}
+        sealed = {
+            other: np.frombuffer(shares[other][name], np.uint8)
+            for other in NAMES
+            if other != name
+        }
         reply = sites.sites[name].send(SumOrder(name, text, "masked", sealed))
         assert not reply.has_error()
         masked[name] = read_reply(Masked, reply).arrays["masked"]
     survivors = dict.fromkeys(NAMES, b"")
-    signatures = {name: ask(name, "survivors", survivors)[name] for name in (athens, bern)}
+    signatures = {
+        name: ask(name, "survivors", survivors)[name] for name in (athens, bern)
+    }
     signatures[cairo] = signing_key.sign(survivors_signed(agreed, parsed, tuple(NAMES)))
     opened = {name: ask(name, "unmask", signatures) for name in (athens, bern)}
     own_share = helper._open(bern, shares[bern][cairo])[SHARE:]
     weights = lagrange_weights([points[name] for name in NAMES])
-    seed = combine([opened[athens]["seed bern"], opened[bern]["seed bern"], own_share], weights)
+    seed = combine(
+        [opened[athens]["seed bern"], opened[bern]["seed bern"], own_share], weights
+    )
     alone = (masked[bern] - keystream(seed, terms.length)).view(np.int64)
     plain = replace(sites.sites[bern].config.federation, secure=False)
-    honest = replace(sites.sites[bern], config=replace(sites.sites[bern].config, federation=plain))
+    honest = replace(
+        sites.sites[bern], config=replace(sites.sites[bern].config, federation=plain)
+    )
     from fedaux.messages import Sums
 
     truth = to_vector(read_reply(Sums, honest.send(replace(order, client=bern))).arrays)
@@ -232,14 +311,25 @@ def opened_alone(sites: SecureSites, how: str) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("method", ["private-head", "ridge"])
 def test_one_approval_answers_what_the_plan_says(tmp_path: Path, method: str) -> None:
-    """One approval once answered 81 different sums, from which every age could be read."""
+    """One approval once answered 81 different sums, from which every age could be
+    read.
+    """
     result = own_approvals(own(settings(method, approval="ask")), tmp_path)
     assert not result.violated, result.detail
 
 
-def asking_site(folder: Path, method: str, standing: tuple[str, ...] = (), **more: object) -> AuditedSite:
+def asking_site(
+    folder: Path, method: str, standing: tuple[str, ...] = (), **more: object
+) -> AuditedSite:
     federation = {"sites": ["site"], "approval": "ask", "standing": list(standing)}
-    return AuditedSite.at(rows(folder / "data"), SPEC, method=method, head_only=True, federation=federation, **more)
+    return AuditedSite.at(
+        rows(folder / "data"),
+        SPEC,
+        method=method,
+        head_only=True,
+        federation=federation,
+        **more,
+    )
 
 
 def test_of_81_sums_one_is_answered(tmp_path: Path) -> None:
@@ -248,33 +338,51 @@ def test_of_81_sums_one_is_answered(tmp_path: Path) -> None:
     server = HostileServer.against(site, (4,), 2)
 
     def order(mean: float) -> SumsOrder:
-        statistics = {"mean": np.full(4, mean, np.float32), "deviation": np.ones(4, np.float32)}
+        statistics = {
+            "mean": np.full(4, mean, np.float32),
+            "deviation": np.ones(4, np.float32),
+        }
         return replace(server.sums("class-sums"), standardisation=statistics)
 
     honest = order(0.0)
     plan = plan_of("run", "ridge", 1, False, [honest])
-    assert read_reply(Consent, site.send(PlanOrder("site", plan.to_json()))).decision == "pending"
+    assert (
+        read_reply(Consent, site.send(PlanOrder("site", plan.to_json()))).decision
+        == "pending"
+    )
     log = ApprovalLog(site.vault)
     log.decide(plan.hash, "approved", "owner")
-    answered = [not site.send(replace(order(mean), plan=plan.hash)).has_error() for mean in np.linspace(0, 1, 81)]
+    answered = [
+        not site.send(replace(order(mean), plan=plan.hash)).has_error()
+        for mean in np.linspace(0, 1, 81)
+    ]
     assert answered == [True] + 80 * [False]
-    assert not site.send(replace(honest, plan=plan.hash)).has_error()  # the same question again
+    # the same question again
+    assert not site.send(replace(honest, plan=plan.hash)).has_error()
     lines = [entry for entry in log.entries() if entry.event == "answered"]
     assert len({entry.facts["order"] for entry in lines}) == 1
     assert all(len(entry.facts["order"]) == 64 for entry in lines)
 
 
 def test_a_standing_rule_for_releases_approves_no_training(tmp_path: Path) -> None:
-    """Proposals once had 64 bits, and were written down before they were valid: a collision took 44 minutes."""
+    """Proposals once had 64 bits, and were written down before they were valid: a
+    collision took 44 minutes.
+    """
     site = asking_site(tmp_path, "fedaux", standing=("noisy sums",), head_init="random")
     server = HostileServer.against(site, (4,), 2)
     release = server.prepare(server.map(column=np.eye(4)[0]))
     training = server.train(np.zeros(10), lr=0.1)
     both = plan_of("run", "fedaux", 1, False, [release, training])
     assert len(both.hash) == 64
-    assert read_reply(Consent, site.send(PlanOrder("site", both.to_json()))).decision == "pending"
+    assert (
+        read_reply(Consent, site.send(PlanOrder("site", both.to_json()))).decision
+        == "pending"
+    )
     alone = plan_of("run", "fedaux", 1, False, [release])
-    assert read_reply(Consent, site.send(PlanOrder("site", alone.to_json()))).decision == "approved"
+    assert (
+        read_reply(Consent, site.send(PlanOrder("site", alone.to_json()))).decision
+        == "approved"
+    )
     assert site.send(replace(training, plan=alone.hash)).error.reason == Refusal.ORDER
     assert site.send(replace(training, plan=both.hash)).error.reason == Refusal.APPROVAL
     assert read_reply(Release, site.send(replace(release, plan=alone.hash))).epsilon > 0
@@ -297,8 +405,12 @@ def test_a_plan_has_as_many_orders_as_it_says(tmp_path: Path) -> None:
     site.send(PlanOrder("site", plan.to_json()))
     ApprovalLog(site.vault).decide(plan.hash, "approved", "owner")
     # other rounds and other seeds are other orders: each gets another model
-    changes = [{"round": number} for number in range(1, 4)] + [{"seed": number} for number in range(1, at_most)]
-    replies = [site.send(replace(order, plan=plan.hash, **change)) for change in changes]
+    changes = [{"round": number} for number in range(1, 4)] + [
+        {"seed": number} for number in range(1, at_most)
+    ]
+    replies = [
+        site.send(replace(order, plan=plan.hash, **change)) for change in changes
+    ]
     assert [reply.has_error() for reply in replies] == [False] * at_most + [True] * 2
     again = site.send(replace(order, plan=plan.hash, **changes[0]))
     assert not again.has_error()  # an order that was answered
@@ -315,7 +427,9 @@ def test_the_owner_s_screen_shows_what_is_approved(tmp_path: Path) -> None:
     assert not (site.vault / LOG).exists()
     honest = plan_of("run", "fedavg", 1, False, [order])
     site.send(PlanOrder("site", honest.to_json()))
-    (site.folder / "site.env").write_text("NAME=site\nSERVER=localhost:1\n", encoding="utf-8")
+    (site.folder / "site.env").write_text(
+        "NAME=site\nSERVER=localhost:1\n", encoding="utf-8"
+    )
     shown = CliRunner().invoke(app, ["site", "pending", "--site", str(site.folder)])
     assert shown.exit_code == 0
     assert "models WITHOUT noise" in shown.output
@@ -323,8 +437,12 @@ def test_the_owner_s_screen_shows_what_is_approved(tmp_path: Path) -> None:
     assert all(letter.isprintable() or letter == "\n" for letter in shown.output)
 
 
-def test_an_order_cannot_fill_the_memory_of_a_site(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One order once asked a site whose own number of random features is zero for 74.5 GiB."""
+def test_an_order_cannot_fill_the_memory_of_a_site(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One order once asked a site whose own number of random features is zero for 74.5
+    GiB.
+    """
     site = AuditedSite.at(rows(tmp_path / "data"), SPEC, method="ridge", head_only=True)
     server = HostileServer.against(site, (4,), 2)
     order = replace(server.sums("moments"), random_features=100_000, width=100_000)

@@ -1,6 +1,8 @@
-"""Every method, every kind of order, every setting: refused, or disclosed by the statement and entered in the account.
+"""Every method, every kind of order, every setting: refused, or disclosed by the
+statement and entered in the account.
 
-The cells are counted, and the counts are in docs/attacks.md: a new method or a new setting changes them.
+The cells are counted, and the counts are in docs/attacks.md: a new method or a new
+setting changes them.
 """
 
 from __future__ import annotations
@@ -64,13 +66,19 @@ class Setting:
                 {
                     "method": self.method,
                     "head_only": True,
-                    "prototypes": [{"name": "mlp", "hidden": 4, "features": 4, "norm": "none"}],
+                    "prototypes": [
+                        {"name": "mlp", "hidden": 4, "features": 4, "norm": "none"}
+                    ],
                     "data": {"source": "npy", "path": str(data), "partition": "own"},
                     "teachers": {"run_on": "clients" if self.secure else "server"},
                     "aux": {"source": "npy", "path": str(data)},
                     "local": {"epochs": 1},
                     "privacy": privacy,
-                    "federation": {"sites": ["site"], "sends": list(self.sends), "secure": self.secure},
+                    "federation": {
+                        "sites": ["site"],
+                        "sends": list(self.sends),
+                        "secure": self.secure,
+                    },
                 }
             )
         except ConfigError:
@@ -88,7 +96,11 @@ def every_setting() -> Iterator[Setting]:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
-    return write_rows(tmp_path_factory.mktemp("matrix") / "data", np.abs(rng.normal(size=(8, 4))), [0, 1] * 4)
+    return write_rows(
+        tmp_path_factory.mktemp("matrix") / "data",
+        np.abs(rng.normal(size=(8, 4))),
+        [0, 1] * 4,
+    )
 
 
 @cache
@@ -98,18 +110,33 @@ def server_for(config: Config) -> HostileServer:
 
 
 def every_order(config: Config) -> Iterator[tuple[str, Order | HelloOrder]]:
-    """One order of each kind, as a server that knows the settings would send it: alone, and in a secure sum."""
+    """One order of each kind, as a server that knows the settings would send it: alone,
+    and in a secure sum.
+    """
     server = server_for(config)
     release = server.prepare(server.map(column=np.eye(4)[0]))
     training = server.train(np.zeros(10), lr=0.1)
     training = replace(training, broadcast=broadcast_of(training.method, training))
     data_orders: list[tuple[str, DataOrder]] = [("release", release)]
-    data_orders += [(sends, server.sums(sends)) for sends in ("class-sums", "moments", "moments-per-class", "mixtures")]
+    data_orders += [
+        (sends, server.sums(sends))
+        for sends in ("class-sums", "moments", "moments-per-class", "mixtures")
+    ]
     data_orders.append(("training", training))
-    data_orders.append(("training by another method", replace(training, method=another(config.method))))
+    data_orders.append(
+        ("training by another method", replace(training, method=another(config.method)))
+    )
     terms = SumTerms("run", identity(release), 0, ["site", "b", "c"], 3, 1, 0.0, 10)
     yield "hello", HelloOrder()
-    yield "plan", PlanOrder("site", plan_of("run", config.method, 1, config.federation.secure, [release]).to_json())
+    yield (
+        "plan",
+        PlanOrder(
+            "site",
+            plan_of(
+                "run", config.method, 1, config.federation.secure, [release]
+            ).to_json(),
+        ),
+    )
     for name, order in data_orders:
         yield name, order
         yield f"{name} in a secure sum", replace(order, sum=terms.to_json())
@@ -126,7 +153,9 @@ def test_the_orders_here_are_of_every_kind(data: Path) -> None:
     assert {type(order) for _, order in every_order(config)} == set(ORDERS)
 
 
-def test_every_cell_is_refused_or_disclosed_and_entered(data: Path, tmp_path: Path) -> None:
+def test_every_cell_is_refused_or_disclosed_and_entered(
+    data: Path, tmp_path: Path
+) -> None:
     cells: Counter[str] = Counter()
     impossible = 0
     for number, setting in enumerate(every_setting()):
@@ -143,17 +172,28 @@ def test_every_cell_is_refused_or_disclosed_and_entered(data: Path, tmp_path: Pa
                 continue
             cells["admitted"] += 1
             check_admitted(name, order, config, tmp_path / str(number))
-    assert cells == CELLS, f"{dict(cells)}, and {impossible} settings that contradict themselves"
+    assert cells == CELLS, (
+        f"{dict(cells)}, and {impossible} settings that contradict themselves"
+    )
 
 
-def check_admitted(name: str, order: Order | HelloOrder, config: Config, folder: Path) -> None:
-    """An order that passes the gate tells only what the owner lists and the statement has, and noise is entered."""
+def check_admitted(
+    name: str, order: Order | HelloOrder, config: Config, folder: Path
+) -> None:
+    """An order that passes the gate tells only what the owner lists and the statement
+    has, and noise is entered.
+    """
     sends = config.federation.sends
     if isinstance(order, HelloOrder | PlanOrder):
         return
-    assert sends or isinstance(order, SumOrder), f"{name} is admitted though nothing may leave"
+    assert sends or isinstance(order, SumOrder), (
+        f"{name} is admitted though nothing may leave"
+    )
     private = config.privacy.private_training
-    listed = {what for what, _ in disclosures(private, sums=True, secure=config.federation.secure)}
+    listed = {
+        what
+        for what, _ in disclosures(private, sums=True, secure=config.federation.secure)
+    }
     expected = {item.what for item in disclosed_by(answer_type(order))}
     assert expected <= listed, f"{name} tells what the statement does not have"
     if isinstance(order, SumOrder) or order.sum:
@@ -169,7 +209,9 @@ def check_admitted(name: str, order: Order | HelloOrder, config: Config, folder:
 
 
 def test_what_a_method_needs_is_what_the_statement_calls_private(data: Path) -> None:
-    """Deploy writes `sends` from the method: with it, the method's own orders pass, and no word is missing."""
+    """Deploy writes `sends` from the method: with it, the method's own orders pass, and
+    no word is missing.
+    """
     for method in METHODS:
         config = Setting(method, (), False, False).config(data)
         if config is None:
@@ -177,7 +219,11 @@ def test_what_a_method_needs_is_what_the_statement_calls_private(data: Path) -> 
         words = needed_by(config)
         assert words
         assert set(words) <= set(MEANINGS)
-        site = Site(replace(config, federation=replace(config.federation, sends=words)), data, ("site",))
+        site = Site(
+            replace(config, federation=replace(config.federation, sends=words)),
+            data,
+            ("site",),
+        )
         admitted = []
         for name, order in every_order(site.config):
             try:

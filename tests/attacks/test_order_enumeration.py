@@ -1,7 +1,8 @@
-"""Whatever a server puts into a field of an order: the client refuses, or one record moves its reply as far as claimed.
+"""Whatever a server puts into a field of an order: the client refuses, or one record
+moves its reply as far as claimed.
 
-Real handlers, neighbouring data on disk. The noise is drawn from a known seed, so it is the same at both neighbours,
-and the distance between their replies is exact.
+Real handlers, neighbouring data on disk. The noise is drawn from a known seed, so it is
+the same at both neighbours, and the distance between their replies is exact.
 """
 
 import itertools
@@ -19,7 +20,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fedaux.audit.site import AuditedSite, HostileServer, ask, refused, set_mlp, with_own_sends, write_rows
+from fedaux.audit.site import (
+    AuditedSite,
+    HostileServer,
+    ask,
+    refused,
+    set_mlp,
+    with_own_sends,
+    write_rows,
+)
 from fedaux.client import handlers
 from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
@@ -51,15 +60,39 @@ from fedaux.server.server import make_server
 WIDTH, CLASSES = 6, 2
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=WIDTH, norm="none")
 INT64_MIN = np.iinfo(np.int64).min
-DTYPES = sorted(  # every type that numpy has, in both byte orders; objects would need pickle, which is never sent
+# every type that numpy has, in both byte orders; objects would need pickle, which is
+# never sent
+DTYPES = sorted(
     {
         np.dtype(kind).newbyteorder(order).str
-        for kind in {*np.sctypeDict.values(), "S5", "U5", "V5", "datetime64[s]", "timedelta64[s]"}
+        for kind in {
+            *np.sctypeDict.values(),
+            "S5",
+            "U5",
+            "V5",
+            "datetime64[s]",
+            "timedelta64[s]",
+        }
         for order in "<>"
         if np.dtype(kind).kind != "O"
     }
 )
-FILLS: tuple[Any, ...] = (0, -0.0, 1, -1, 7.5, np.nan, np.inf, -np.inf, 5e-324, 1e-45, 3e38, 1e308, INT64_MIN, 2**62)
+FILLS: tuple[Any, ...] = (
+    0,
+    -0.0,
+    1,
+    -1,
+    7.5,
+    np.nan,
+    np.inf,
+    -np.inf,
+    5e-324,
+    1e-45,
+    3e38,
+    1e308,
+    INT64_MIN,
+    2**62,
+)
 SHAPES: tuple[Callable[[tuple[int, ...]], tuple[int, ...]], ...] = (
     lambda shape: (0,),
     lambda shape: (),
@@ -72,7 +105,20 @@ SHAPES: tuple[Callable[[tuple[int, ...]], tuple[int, ...]], ...] = (
 SCALARS: tuple[Any, ...] = (
     *(0, 1, -1, 2**31, 2**53 + 1, 2**63 - 1, INT64_MIN),
     *(0.0, -0.0, 0.5, 1e-320, 1e308, float("nan"), float("inf"), float("-inf")),
-    *(True, False, "", "x", "x" * 10**6, "{}", "[]", "null", '{"examples": -1}', "../../x", "\x00", b"bytes"),
+    *(
+        True,
+        False,
+        "",
+        "x",
+        "x" * 10**6,
+        "{}",
+        "[]",
+        "null",
+        '{"examples": -1}',
+        "../../x",
+        "\x00",
+        b"bytes",
+    ),
 )
 
 
@@ -86,7 +132,9 @@ def filled(dtype: str, shape: tuple[int, ...], fill: Any) -> np.ndarray | None:
 
 
 def odd_arrays(honest: np.ndarray) -> Iterator[np.ndarray]:
-    """In place of an honest array: each type with its values, each value in the right type, each other shape."""
+    """In place of an honest array: each type with its values, each value in the right
+    type, each other shape.
+    """
     for dtype in DTYPES:
         with np.errstate(all="ignore"):
             yield honest.astype(dtype)
@@ -116,7 +164,10 @@ def odd_fields(order: Any) -> Iterator[tuple[str, Any]]:
             rest = {other: array for other, array in honest.items() if other != name}
             yield field.name, rest
             yield field.name, {**rest, "other": np.zeros(3, np.float32)}
-            yield from ((field.name, {**honest, name: odd}) for odd in odd_arrays(honest.get(name, np.zeros(2))))
+            yield from (
+                (field.name, {**honest, name: odd})
+                for odd in odd_arrays(honest.get(name, np.zeros(2)))
+            )
 
 
 def consistent(order: Any, field: str) -> Any:
@@ -126,7 +177,11 @@ def consistent(order: Any, field: str) -> Any:
             order = replace(order, h0=extractor_hash(order.extractor, order.prototype))
         except (ValueError, TypeError):
             return order
-    if isinstance(order, PrepareOrder) and field == "public" and order.public.get("basis", np.zeros(1)).ndim == 2:
+    if (
+        isinstance(order, PrepareOrder)
+        and field == "public"
+        and order.public.get("basis", np.zeros(1)).ndim == 2
+    ):
         columns = order.public["basis"].shape[1]
         first, triangle = CLASSES * (columns + 1), columns * (columns + 1) // 2
         sizes = {"class-embedding": first, "class-moments": first + triangle}
@@ -137,11 +192,18 @@ def consistent(order: Any, field: str) -> Any:
 class Pair:
     """Two sites that differ in one record of six."""
 
-    def __init__(self, folder: Path, train: bool = False, scorer: str = "class-embedding") -> None:
+    def __init__(
+        self, folder: Path, train: bool = False, scorer: str = "class-embedding"
+    ) -> None:
         privacy: dict[str, Any] = {"epsilon": 1.0, "scorer": scorer, "unsafe_seed": 5}
         more: dict[str, Any] = {"head_only": True, "method": "fedaux"}
         if train:
-            privacy |= {"epsilon_total": 2.0, "private_training": True, "train_rounds": 1, "sample_rate": 1.0}
+            privacy |= {
+                "epsilon_total": 2.0,
+                "private_training": True,
+                "train_rounds": 1,
+                "sample_rate": 1.0,
+            }
             more |= {
                 "method": "scaffold",
                 "rounds": 1,
@@ -152,7 +214,12 @@ class Pair:
         other = x.copy()
         other[0] = (1000.0, 0.0, 3.0)
         self.sites = [
-            AuditedSite.at(write_rows(folder / name, rows, [0, 1] * 3), SPEC, privacy=privacy, **more)
+            AuditedSite.at(
+                write_rows(folder / name, rows, [0, 1] * 3),
+                SPEC,
+                privacy=privacy,
+                **more,
+            )
             for name, rows in (("one", x), ("other", other))
         ]
         self.server = HostileServer.against(self.sites[0], (3,), CLASSES)
@@ -161,24 +228,52 @@ class Pair:
     def prepare(self) -> PrepareOrder:
         if self.scorer != "logistic":
             basis = np.eye(WIDTH, 3, dtype=np.float32)
-            split = {"split": np.array([0.7, 0.1, 0.7], np.float32)} if self.scorer == "class-moments" else {}
-            return self.server.prepare({"mean": np.zeros(WIDTH, np.float32), "basis": basis, **split})
+            split = (
+                {"split": np.array([0.7, 0.1, 0.7], np.float32)}
+                if self.scorer == "class-moments"
+                else {}
+            )
+            return self.server.prepare(
+                {"mean": np.zeros(WIDTH, np.float32), "basis": basis, **split}
+            )
         one = np.ones(1, np.float32)
-        public = {"mean": np.zeros(WIDTH, np.float32), "radius": one, "negatives": np.eye(4, WIDTH, dtype=np.float32)}
+        public = {
+            "mean": np.zeros(WIDTH, np.float32),
+            "radius": one,
+            "negatives": np.eye(4, WIDTH, dtype=np.float32),
+        }
         return self.server.prepare(public)
 
     def train(self) -> TrainOrder:
         head = np.zeros(CLASSES * (WIDTH + 1), np.float32)
-        order = replace(self.server.train(head, lr=0.5), method="scaffold", optimizer="sgd", run="r")
-        statistics = {"mean": np.zeros(WIDTH, np.float32), "deviation": np.ones(WIDTH, np.float32)}
-        return replace(order, broadcast={"c": np.zeros_like(head)}, standardisation=statistics)
+        order = replace(
+            self.server.train(head, lr=0.5), method="scaffold", optimizer="sgd", run="r"
+        )
+        statistics = {
+            "mean": np.zeros(WIDTH, np.float32),
+            "deviation": np.ones(WIDTH, np.float32),
+        }
+        return replace(
+            order, broadcast={"c": np.zeros_like(head)}, standardisation=statistics
+        )
 
     def sums(self) -> SumsOrder:
         order = self.prepare()
-        return SumsOrder("site", order.prototype, CLASSES, "moments", WIDTH, order.h0, 0, order.extractor)
+        return SumsOrder(
+            "site",
+            order.prototype,
+            CLASSES,
+            "moments",
+            WIDTH,
+            order.h0,
+            0,
+            order.extractor,
+        )
 
     def ask(self, order: Any) -> str:
-        """ "refused" by both, or "answered" by both, at most as far apart as the client claims."""
+        """ "refused" by both, or "answered" by both, at most as far apart as the client
+        claims.
+        """
         replies = []
         try:
             content = serialize(order)
@@ -192,22 +287,43 @@ class Pair:
         if not answers[0]:
             words = {reply.error.reason for reply in replies}
             assert all(refused(reply) for reply in replies)
-            assert words != {"failed"}, "an order that fails half-way has been paid for: it should have been refused"
+            assert words != {"failed"}, (
+                "an order that fails half-way has been paid for: it should have been "
+                "refused"
+            )
             return "refused"
         if isinstance(order, SumsOrder):
             return "answered"
         if isinstance(order, PrepareOrder):
             one, other = (read_reply(Release, reply) for reply in replies)
-            assert {**vars(one), "arrays": 0, "account": 0} == {**vars(other), "arrays": 0, "account": 0}
-            moved = np.linalg.norm((one.arrays["values"] - other.arrays["values"]).astype(np.float64))
+            assert {**vars(one), "arrays": 0, "account": 0} == {
+                **vars(other),
+                "arrays": 0,
+                "account": 0,
+            }
+            moved = np.linalg.norm(
+                (one.arrays["values"] - other.arrays["values"]).astype(np.float64)
+            )
             assert moved <= one.sensitivity, f"moved {moved}, claimed {one.sensitivity}"
             return "answered"
         one, other = (read_reply(Update, reply) for reply in replies)
-        step = order.lr / other.records * 2.0  # clipped to 1, exchanged for another: at most 2 in the sum of gradients
-        apart = np.linalg.norm(one.weights["parameters"].astype(np.float64) - other.weights["parameters"])
+        # clipped to 1, exchanged for another: at most 2 in the sum of gradients
+        step = order.lr / other.records * 2.0
+        apart = np.linalg.norm(
+            one.weights["parameters"].astype(np.float64) - other.weights["parameters"]
+        )
         size = np.abs(one.weights["parameters"].astype(np.float64)).max()
-        rounding = 4 * max(np.finfo(np.float32).eps, float(np.finfo(one.weights["parameters"].dtype).eps)) * size
-        assert not apart > step + rounding * np.sqrt(len(one.weights["parameters"])), f"{apart} > {step}"
+        rounding = (
+            4
+            * max(
+                np.finfo(np.float32).eps,
+                float(np.finfo(one.weights["parameters"].dtype).eps),
+            )
+            * size
+        )
+        assert not apart > step + rounding * np.sqrt(len(one.weights["parameters"])), (
+            f"{apart} > {step}"
+        )
         return "answered"
 
 
@@ -219,7 +335,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "train privately": ({"train": True}, "train"),
     "sums that no owner agreed to": ({}, "sums"),
 }
-LEAST = {  # (cases that reach a client, of them answered): so that the enumeration does not shrink unseen
+# (cases that reach a client, of them answered): so that the enumeration does not shrink
+# unseen
+LEAST = {
     "prepare, class-embedding": (500, 50),
     "prepare, class-moments": (500, 50),
     "prepare, mean-embedding": (500, 50),
@@ -230,7 +348,9 @@ LEAST = {  # (cases that reach a client, of them answered): so that the enumerat
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_field_is_refused_or_keeps_all_other_records(case: str, tmp_path: Path) -> None:
+def test_every_field_is_refused_or_keeps_all_other_records(
+    case: str, tmp_path: Path
+) -> None:
     arguments, kind = CASES[case]
     pair = Pair(tmp_path, **arguments)
     order, found = getattr(pair, kind)(), Counter[str]()
@@ -239,8 +359,14 @@ def test_every_field_is_refused_or_keeps_all_other_records(case: str, tmp_path: 
         try:
             found[pair.ask(consistent(replace(order, **{field: odd}), field))] += 1
         except AssertionError as error:
-            shown = {name: (array.dtype, array.shape) for name, array in odd.items()} if isinstance(odd, dict) else odd
-            raise AssertionError(f"{case}, {field} = {shown!r:.300}: {error}") from error
+            shown = (
+                {name: (array.dtype, array.shape) for name, array in odd.items()}
+                if isinstance(odd, dict)
+                else odd
+            )
+            raise AssertionError(
+                f"{case}, {field} = {shown!r:.300}: {error}"
+            ) from error
     print(case, dict(found))
     sent, answered = LEAST[case]
     assert found["refused"] + found["answered"] >= sent
@@ -249,7 +375,8 @@ def test_every_field_is_refused_or_keeps_all_other_records(case: str, tmp_path: 
 
 ARRAYS = npst.arrays(
     npst.scalar_dtypes() | npst.floating_dtypes(endianness="=", sizes=(32,)),
-    npst.array_shapes(max_dims=3, max_side=WIDTH) | st.sampled_from([(WIDTH,), (WIDTH, 1), (WIDTH, 3)]),
+    npst.array_shapes(max_dims=3, max_side=WIDTH)
+    | st.sampled_from([(WIDTH,), (WIDTH, 1), (WIDTH, 3)]),
 )
 
 
@@ -258,12 +385,22 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return Pair(tmp_path_factory.mktemp("pair"))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.sampled_from(["mean", "basis"]), ARRAYS)
-def test_any_array_is_refused_or_keeps_all_other_records(pair: Pair, name: str, array: np.ndarray) -> None:
+def test_any_array_is_refused_or_keeps_all_other_records(
+    pair: Pair, name: str, array: np.ndarray
+) -> None:
     order = pair.prepare()
     public: Arrays = {**order.public, name: array}
-    assert pair.ask(consistent(replace(order, public=public), "public")) in ("refused", "answered", "not sent")
+    assert pair.ask(consistent(replace(order, public=public), "public")) in (
+        "refused",
+        "answered",
+        "not sent",
+    )
 
 
 SUMMING = with_own_sends(
@@ -279,7 +416,9 @@ STEPS = ("keys", "shares", "masked", "survivors", "unmask")
 
 
 class SumOfSix:
-    """Six simulated sites and an honest server, which asks all of them for every step before a given one."""
+    """Six simulated sites and an honest server, which asks all of them for every step
+    before a given one.
+    """
 
     def __init__(self, vault: Path) -> None:
         self.vault = vault
@@ -289,11 +428,19 @@ class SumOfSix:
         self.names = list(server.clients)
         plain = [server.orders.sums(state, name, "moments") for name in self.names]
         length = vector_length(sums_shapes(server.classes, plain[0].width, "moments"))
-        self.terms = SumTerms("run", identity(plain[0]), 0, self.names, 5, 1, 0.0, length)
-        self.first = {order.client: replace(order, sum=self.terms.to_json()) for order in plain}
+        self.terms = SumTerms(
+            "run", identity(plain[0]), 0, self.names, 5, 1, 0.0, length
+        )
+        self.first = {
+            order.client: replace(order, sum=self.terms.to_json()) for order in plain
+        }
 
     def settings(self, name: str) -> dict[str, str]:
-        own = {"config": json.dumps(SUMMING.to_dict()), "vault": str(self.vault), "clients": name}
+        own = {
+            "config": json.dumps(SUMMING.to_dict()),
+            "vault": str(self.vault),
+            "clients": name,
+        }
         return {**own, "features": str(self.features)}
 
     def answer(self, order: SumsOrder | SumOrder) -> dict[str, np.ndarray]:
@@ -314,7 +461,12 @@ class SumOfSix:
             return {site: dict.fromkeys(self.names, nothing) for site in self.names}
         before = self.answers(STEPS[STEPS.index(step) - 1])
         if step == "masked":
-            return {name: {other: before[other][name] for other in self.names if other != name} for name in self.names}
+            return {
+                name: {
+                    other: before[other][name] for other in self.names if other != name
+                }
+                for name in self.names
+            }
         said = {name: before[name][name] for name in self.names}
         return dict.fromkeys(self.names, said)
 
@@ -322,10 +474,17 @@ class SumOfSix:
         if step == "keys":
             return {name: self.answer(order) for name, order in self.first.items()}
         questions = self.questions(step)
-        return {name: self.answer(SumOrder(name, self.terms.to_json(), step, questions[name])) for name in self.names}
+        return {
+            name: self.answer(
+                SumOrder(name, self.terms.to_json(), step, questions[name])
+            )
+            for name in self.names
+        }
 
 
-def odd_terms(order: SumsOrder | SumOrder, terms: SumTerms) -> Iterator[tuple[str, Any]]:
+def odd_terms(
+    order: SumsOrder | SumOrder, terms: SumTerms
+) -> Iterator[tuple[str, Any]]:
     """Terms that differ in one entry, in what it is or in its type."""
     for name, honest in vars(terms).items():
         others: list[Any] = [*SCALARS[:13], None, [], ["x"], {}]
@@ -337,8 +496,11 @@ def odd_terms(order: SumsOrder | SumOrder, terms: SumTerms) -> Iterator[tuple[st
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_every_field_around_a_secure_sum_is_refused_or_answered(step: str, tmp_path: Path) -> None:
-    """What decides on the vector was fixed when the sum began, so refusing is all that is asked of the later steps.
+def test_every_field_around_a_secure_sum_is_refused_or_answered(
+    step: str, tmp_path: Path
+) -> None:
+    """What decides on the vector was fixed when the sum began, so refusing is all that
+    is asked of the later steps.
 
     A site must not fail, and must answer the honest order as before.
     """
@@ -350,7 +512,11 @@ def test_every_field_around_a_secure_sum_is_refused_or_answered(step: str, tmp_p
     shutil.copytree(vault / name, before)
     grid = InProcessGrid(app, 1, asked.settings(name))
     plain = asked.terms.to_json()
-    for field, odd in [("sum", plain), *odd_fields(order), *odd_terms(order, asked.terms)]:
+    for field, odd in [
+        ("sum", plain),
+        *odd_fields(order),
+        *odd_terms(order, asked.terms),
+    ]:
         shutil.rmtree(vault / name)
         shutil.copytree(before, vault / name)
         try:

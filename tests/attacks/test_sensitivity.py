@@ -1,6 +1,8 @@
-"""Thousands of neighbouring data sets against every scorer's claim: how far does one record move what is released?
+"""Thousands of neighbouring data sets against every scorer's claim: how far does one
+record move what is released?
 
-The same attack is put to the paper's and to its authors' versions, and finds them out: it is not blind.
+The same attack is put to the paper's and to its authors' versions, and finds them out:
+it is not blind.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +22,8 @@ from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 
 Rows = np.ndarray
-Attack = Callable[[np.random.Generator, Rows, Rows], Rows]  # (rng, own, negatives) → the record that comes in
+# (rng, own, negatives) → the record that comes in
+Attack = Callable[[np.random.Generator, Rows, Rows], Rows]
 
 
 def any_record(rng: np.random.Generator, own: Rows, negatives: Rows) -> Rows:
@@ -36,14 +39,18 @@ def huge_record(rng: np.random.Generator, own: Rows, negatives: Rows) -> Rows:
 
 
 def opposite_record(rng: np.random.Generator, own: Rows, negatives: Rows) -> Rows:
-    """Crafted: as far as possible on the other side of the public mean from the record it replaces."""
+    """Crafted: as far as possible on the other side of the public mean from the record
+    it replaces.
+    """
     mean = negatives.mean(axis=0)
     return mean - 100 * (own[0] - mean)
 
 
 def broken_record(rng: np.random.Generator, own: Rows, negatives: Rows) -> Rows:
     record = rng.normal(size=own.shape[1])
-    record[rng.integers(own.shape[1])] = rng.choice([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
+    record[rng.integers(own.shape[1])] = rng.choice(
+        [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324]
+    )
     return record
 
 
@@ -52,14 +59,27 @@ def public_record(rng: np.random.Generator, own: Rows, negatives: Rows) -> Rows:
 
 
 def axis_record(rng: np.random.Generator, own: Rows, negatives: Rows) -> Rows:
-    """Crafted: exactly on the edge of the ball and of the integer grid, where rounding could tip it over."""
+    """Crafted: exactly on the edge of the ball and of the integer grid, where rounding
+    could tip it over.
+    """
     record = negatives.mean(axis=0)
-    record[rng.integers(len(record))] += rng.choice([-1, 1]) * 2.0 ** rng.integers(-30, 30)
+    record[rng.integers(len(record))] += rng.choice([-1, 1]) * 2.0 ** rng.integers(
+        -30, 30
+    )
     return record
 
 
-ATTACKS = [any_record, real_record, huge_record, opposite_record, broken_record, public_record, axis_record]
-DIGITS = load_digits().data[:, ::11] / 4.0  # real features: six pixels of handwritten digits; a client has one digit
+ATTACKS = [
+    any_record,
+    real_record,
+    huge_record,
+    opposite_record,
+    broken_record,
+    public_record,
+    axis_record,
+]
+# real features: six pixels of handwritten digits; a client has one digit
+DIGITS = load_digits().data[:, ::11] / 4.0
 CLASSES = load_digits().target
 
 
@@ -68,7 +88,9 @@ def _direction(rng: np.random.Generator, width: int) -> Rows:
     return found / np.linalg.norm(found)
 
 
-def neighbours(attack: Attack, count: int, size: int, negatives: Rows) -> Iterator[tuple[Rows, Rows]]:
+def neighbours(
+    attack: Attack, count: int, size: int, negatives: Rows
+) -> Iterator[tuple[Rows, Rows]]:
     rng = np.random.default_rng(len(attack.__name__))
     for _ in range(count):
         own = rng.choice(DIGITS[rng.integers(10) == CLASSES], size)
@@ -80,8 +102,16 @@ def neighbours(attack: Attack, count: int, size: int, negatives: Rows) -> Iterat
         yield own, other
 
 
-def worst(move: Callable[[Rows, Rows], float], attack: Attack, count: int, size: int, negatives: Rows) -> float:
-    """The largest share of its claimed sensitivity that one record made the scorer use up."""
+def worst(
+    move: Callable[[Rows, Rows], float],
+    attack: Attack,
+    count: int,
+    size: int,
+    negatives: Rows,
+) -> float:
+    """The largest share of its claimed sensitivity that one record made the scorer use
+    up.
+    """
     with np.errstate(all="ignore"):
         return max(move(*pair) for pair in neighbours(attack, count, size, negatives))
 
@@ -92,18 +122,29 @@ def labels_of(rows: Rows) -> np.ndarray:
         return np.nan_to_num(np.abs(rows[:, 0] * 1000) % 6).astype(np.int64)
 
 
-def moved_by(scorer: Scorer, negatives: Rows, adjacency: str) -> Callable[[Rows, Rows], float]:
+def moved_by(
+    scorer: Scorer, negatives: Rows, adjacency: str
+) -> Callable[[Rows, Rows], float]:
     public = scorer.publish(negatives)
 
     def move(own: Rows, other: Rows) -> float:
         if adjacency == "add-remove":
             other = own[1:]  # the record is taken away; the declared size stays
         one, two = (
-            scorer.summarise(public, rows, labels_of(rows), adjacency, len(own), np.ones(len(rows)))
+            scorer.summarise(
+                public, rows, labels_of(rows), adjacency, len(own), np.ones(len(rows))
+            )
             for rows in (own, other)
         )
-        assert (one.step, one.sensitivity, one.records) == (two.step, two.sensitivity, two.records)
-        return float(np.linalg.norm((one.values - two.values).astype(np.float64)) / one.sensitivity)
+        assert (one.step, one.sensitivity, one.records) == (
+            two.step,
+            two.sensitivity,
+            two.records,
+        )
+        return float(
+            np.linalg.norm((one.values - two.values).astype(np.float64))
+            / one.sensitivity
+        )
 
     return move
 
@@ -115,8 +156,12 @@ def moved_by(scorer: Scorer, negatives: Rows, adjacency: str) -> Callable[[Rows,
     [MeanEmbeddingScorer(5), ClassEmbeddingScorer(5, 5), ClassMomentsScorer(5, 5)],
     ids=lambda one: one.name,
 )
-def test_no_embedding_ever_moves_further_than_it_claims(scorer: Scorer, attack: Attack, adjacency: str) -> None:
-    """3 scorers × 7 attacks × 2 adjacencies × 1,500 = 63,000 pairs; the bound is not only kept but nearly reached."""
+def test_no_embedding_ever_moves_further_than_it_claims(
+    scorer: Scorer, attack: Attack, adjacency: str
+) -> None:
+    """3 scorers × 7 attacks × 2 adjacencies × 1,500 = 63,000 pairs; the bound is not
+    only kept but nearly reached.
+    """
     negatives = DIGITS[:300]
     share = worst(moved_by(scorer, negatives, adjacency), attack, 1500, 6, negatives)
     assert share <= 1.0
@@ -126,10 +171,21 @@ def test_no_embedding_ever_moves_further_than_it_claims(scorer: Scorer, attack: 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-def test_the_repaired_logistic_scorer_never_moves_further_than_it_claims(attack: Attack, adjacency: str) -> None:
+def test_the_repaired_logistic_scorer_never_moves_further_than_it_claims(
+    attack: Attack, adjacency: str
+) -> None:
     """7 × 2 × 750 = 10,500 pairs."""
     negatives = DIGITS[:30]
-    assert worst(moved_by(LogisticScorer(0.05), negatives, adjacency), attack, 750, 6, negatives) <= 1.0
+    assert (
+        worst(
+            moved_by(LogisticScorer(0.05), negatives, adjacency),
+            attack,
+            750,
+            6,
+            negatives,
+        )
+        <= 1.0
+    )
 
 
 def erm(own: Rows, negatives: Rows, ridge: float, scale: float, divisor: float) -> Rows:
@@ -141,7 +197,9 @@ def erm(own: Rows, negatives: Rows, ridge: float, scale: float, divisor: float) 
         value = np.logaddexp(0, -margins).sum() / divisor + ridge / 2 * w @ w
         return float(value), -(labels * expit(-margins)) @ rows / divisor + ridge * w
 
-    return np.asarray(minimize(loss, np.zeros(rows.shape[1]), jac=True, options={"gtol": 1e-9}).x)
+    return np.asarray(
+        minimize(loss, np.zeros(rows.shape[1]), jac=True, options={"gtol": 1e-9}).x
+    )
 
 
 def papers(own: Rows, negatives: Rows) -> Rows:
@@ -151,52 +209,87 @@ def papers(own: Rows, negatives: Rows) -> Rows:
 
 
 def authors(own: Rows, negatives: Rows) -> Rows:
-    """Rows divided by a public norm, but a loss that is a sum where the proof has a mean."""
+    """Rows divided by a public norm, but a loss that is a sum where the proof has a
+    mean.
+    """
     return erm(own, negatives, 0.01, np.linalg.norm(negatives, axis=1).max(), 1.0)
 
 
 @pytest.mark.parametrize("solve", [papers, authors])
-def test_the_same_attack_finds_the_paper_and_its_authors_out(solve: Callable[[Rows, Rows], Rows]) -> None:
+def test_the_same_attack_finds_the_paper_and_its_authors_out(
+    solve: Callable[[Rows, Rows], Rows],
+) -> None:
     negatives, size = DIGITS, 1500
     claimed = 2 / (0.01 * (size + len(negatives)))
 
     def move(own: Rows, other: Rows) -> float:
-        return float(np.linalg.norm(solve(own, negatives) - solve(other, negatives)) / claimed)
+        return float(
+            np.linalg.norm(solve(own, negatives) - solve(other, negatives)) / claimed
+        )
 
     assert worst(move, huge_record, 6, size, negatives) > 30
 
 
 def person(rng: np.random.Generator, cap: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and labels of somebody: one direction or many, one class or many, far away or not."""
+    """Rows and labels of somebody: one direction or many, one class or many, far away
+    or not.
+    """
     many = int(rng.integers(1, cap + 3))
-    rows = rng.normal(size=(many, 4)) if rng.random() < 0.5 else np.tile(rng.normal(size=4), (many, 1))
-    labels = rng.integers(-1, 4, many) if rng.random() < 0.5 else np.full(many, rng.integers(-1, 4))
+    rows = (
+        rng.normal(size=(many, 4))
+        if rng.random() < 0.5
+        else np.tile(rng.normal(size=4), (many, 1))
+    )
+    labels = (
+        rng.integers(-1, 4, many)
+        if rng.random() < 0.5
+        else np.full(many, rng.integers(-1, 4))
+    )
     return rows * 10 ** rng.uniform(-3, 3), labels
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize(
     "scorer",
-    [MeanEmbeddingScorer(3), ClassEmbeddingScorer(3, 3), ClassMomentsScorer(3, 3), LogisticScorer(0.05)],
+    [
+        MeanEmbeddingScorer(3),
+        ClassEmbeddingScorer(3, 3),
+        ClassMomentsScorer(3, 3),
+        LogisticScorer(0.05),
+    ],
     ids=lambda one: one.name,
 )
-def test_no_person_moves_a_summary_further_than_one_record_could(scorer: Scorer, adjacency: str) -> None:
+def test_no_person_moves_a_summary_further_than_one_record_could(
+    scorer: Scorer, adjacency: str
+) -> None:
     rng, cap, far = np.random.default_rng(3), 5, 0.0
     public = scorer.publish(rng.normal(size=(40, 4)))
 
     def summary(people: list[tuple[np.ndarray, np.ndarray]]) -> Summary:
-        rows, labels = (np.concatenate([one[part] for one in people]) for part in (0, 1))
+        rows, labels = (
+            np.concatenate([one[part] for one in people]) for part in (0, 1)
+        )
         whose = np.repeat(np.arange(len(people)), [len(one[0]) for one in people])
         records = Records(rows, labels, person=whose)
         shares = Units.of(records, "person", cap).shares
         return scorer.summarise(public, rows, labels, adjacency, 4, shares)
 
     for trial in range(60 if scorer.name == "logistic" else 600):
-        crowd, one, other = [person(rng, cap) for _ in range(3)], person(rng, cap), person(rng, cap)
+        crowd, one, other = (
+            [person(rng, cap) for _ in range(3)],
+            person(rng, cap),
+            person(rng, cap),
+        )
         if trial % 3 == 0:
-            other = (2 * public["mean"] - one[0], one[1])  # as far away as can be, in the same classes
-        first, second = summary([*crowd, one]), summary([*crowd, *([other] if adjacency == "replace-one" else [])])
-        distance = float(np.linalg.norm((first.values - second.values).astype(np.float64)))
+            # as far away as can be, in the same classes
+            other = (2 * public["mean"] - one[0], one[1])
+        first, second = (
+            summary([*crowd, one]),
+            summary([*crowd, *([other] if adjacency == "replace-one" else [])]),
+        )
+        distance = float(
+            np.linalg.norm((first.values - second.values).astype(np.float64))
+        )
         assert distance <= first.sensitivity
         far = max(far, distance / first.sensitivity)
     assert far > (0.2 if scorer.name == "logistic" else 0.9)  # the bound is not idle

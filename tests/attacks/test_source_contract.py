@@ -1,6 +1,8 @@
-"""A source is a function of each record alone: whatever one record is, the others keep their bits, labels and persons.
+"""A source is a function of each record alone: whatever one record is, the others keep
+their bits, labels and persons.
 
-Neighbouring data sets differ in one record, which is exchanged, added or removed; the site must answer for both.
+Neighbouring data sets differ in one record, which is exchanged, added or removed; the
+site must answer for both.
 """
 
 from __future__ import annotations
@@ -44,28 +46,54 @@ class Reading:
         assert len(self.found) == sum(row is not None for row in self.rows)
 
     def facts(self, without: int = -1) -> Facts:
-        """(inputs of a model to the bit, labels, which belong to one person) of all records but one."""
+        """(inputs of a model to the bit, labels, which belong to one person) of all
+        records but one.
+        """
         others = [self.rows[place] for place in range(self.count) if place != without]
         rows = np.array([row for row in others if row is not None], dtype=np.int64)
-        inputs = [x.encode() if isinstance(x, str) else x.numpy().tobytes() for x in self.found.batch(rows)]
+        inputs = [
+            x.encode() if isinstance(x, str) else x.numpy().tobytes()
+            for x in self.found.batch(rows)
+        ]
         persons = np.zeros(0) if self.found.person is None else self.found.persons[rows]
-        return inputs, self.found.labels[rows].tolist(), (persons[:, None] == persons).tolist()
+        return (
+            inputs,
+            self.found.labels[rows].tolist(),
+            (persons[:, None] == persons).tolist(),
+        )
 
 
-def neighbours(form: Format, odd: Any, folder: Path) -> Iterator[tuple[str, Facts, Facts]]:
-    """What is made of the records that two data sets share, in the one and in the other."""
+def neighbours(
+    form: Format, odd: Any, folder: Path
+) -> Iterator[tuple[str, Facts, Facts]]:
+    """What is made of the records that two data sets share, in the one and in the
+    other.
+    """
     usual, count = list(form.usual), len(form.usual)
     before = Reading(form, folder / "usual", usual)
     for place, index in (("first", 0), ("middle", count // 2), ("last", count - 1)):
         strange = form.named(odd, place)
-        exchanged = Reading(form, folder / f"{place}-exchanged", [*usual[:index], strange, *usual[index + 1 :]])
+        exchanged = Reading(
+            form,
+            folder / f"{place}-exchanged",
+            [*usual[:index], strange, *usual[index + 1 :]],
+        )
         yield f"exchange the {place}", before.facts(index), exchanged.facts(index)
         end = count if place == "last" else index
-        added = Reading(form, folder / f"{place}-added", [*usual[:end], strange, *usual[end:]])
+        added = Reading(
+            form, folder / f"{place}-added", [*usual[:end], strange, *usual[end:]]
+        )
         yield f"add the {place}", before.facts(), added.facts(end)
-        inner = index + 1 if place == "first" else index  # so that the odd record takes the place of the one that goes
-        beside = Reading(form, folder / f"{place}-beside", [*usual[:inner], strange, *usual[inner:]])
-        yield f"remove the {place}", beside.facts(index if place == "first" else index + 1), exchanged.facts()
+        # so that the odd record takes the place of the one that goes
+        inner = index + 1 if place == "first" else index
+        beside = Reading(
+            form, folder / f"{place}-beside", [*usual[:inner], strange, *usual[inner:]]
+        )
+        yield (
+            f"remove the {place}",
+            beside.facts(index if place == "first" else index + 1),
+            exchanged.facts(),
+        )
 
 
 @pytest.mark.parametrize(("name", "odd"), ODD)
@@ -83,17 +111,25 @@ def test_usual_records_are_told_apart(name: str, tmp_path: Path) -> None:
     inputs, labels, together = Reading(form, tmp_path / "usual", form.usual).facts()
     assert len(set(inputs)) == len(inputs)
     assert len(set(labels) - {UNDECLARED}) >= 3
-    assert not form.person or {same for row in together for same in row} == {False, True}
+    assert not form.person or {same for row in together for same in row} == {
+        False,
+        True,
+    }
 
 
 def test_every_source_has_its_cases() -> None:
-    assert {form.source for form in FORMATS.values() if ":" not in form.source} | REFUSED | CONSTANT == set(SOURCES)
+    assert {
+        form.source for form in FORMATS.values() if ":" not in form.source
+    } | REFUSED | CONSTANT == set(SOURCES)
     assert PAIRS * len(ODD) == CASES
 
 
 @pytest.mark.parametrize("source", sorted(REFUSED))
 def test_a_published_data_set_is_nobodys_own(source: str) -> None:
-    with pytest.raises(ConfigError, match="can be read with npy, npz, images, csv, jsonl, parquet, huggingface, or"):
+    with pytest.raises(
+        ConfigError,
+        match="can be read with npy, npz, images, csv, jsonl, parquet, huggingface, or",
+    ):
         read_private(DataConfig(source, "nowhere", partition="own"), CLASSES)
 
 

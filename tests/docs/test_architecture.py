@@ -1,4 +1,6 @@
-"""Names like `room/module.py:name` in the pages exist; walks are short; lines of the paper have a function."""
+"""Names like `room/module.py:name` in the pages exist; walks are short; lines of the
+paper have a function.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,16 @@ def named(text: str) -> list[tuple[str, str]]:
 
 
 def exists(file: str, name: str) -> bool:
-    """Whether the module has that attribute; a field of a dataclass without a default counts as one."""
+    """Whether the module has that attribute; a field of a dataclass without a default
+    counts as one.
+    """
     *holders, last = name.split(".")
     try:
-        holder = reduce(getattr, holders, importlib.import_module("fedaux." + file[:-3].replace("/", ".")))
+        holder = reduce(
+            getattr,
+            holders,
+            importlib.import_module("fedaux." + file[:-3].replace("/", ".")),
+        )
     except (ImportError, AttributeError):
         return False
     return hasattr(holder, last) or last in getattr(holder, "__dataclass_fields__", {})
@@ -35,7 +43,11 @@ def exists(file: str, name: str) -> bool:
 def section(page: str, heading: str) -> str:
     """The text below a heading, up to the next one of its level or above."""
     level = len(heading.split(" ")[0])
-    found = re.search(rf"^{re.escape(heading)}$(.*?)(?=^#{{1,{level}}} |\Z)", page, flags=re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^{re.escape(heading)}$(.*?)(?=^#{{1,{level}}} |\Z)",
+        page,
+        flags=re.MULTILINE | re.DOTALL,
+    )
     assert found is not None, heading
     return found[1]
 
@@ -44,18 +56,30 @@ def rows(text: str) -> list[list[str]]:
     """The cells of all tables in a text, without their heads."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     heads = {number for number, line in enumerate(lines[1:]) if set(line) <= set("|- ")}
-    kept = [line for number, line in enumerate(lines) if number not in heads and not set(line) <= set("|- ")]
-    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in kept]
+    kept = [
+        line
+        for number, line in enumerate(lines)
+        if number not in heads and not set(line) <= set("|- ")
+    ]
+    return [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in kept
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_names_exists(page: Path) -> None:
-    missing = [f"{file}:{name}" for file, name in named(page.read_text(encoding="utf-8")) if not exists(file, name)]
+    missing = [
+        f"{file}:{name}"
+        for file, name in named(page.read_text(encoding="utf-8"))
+        if not exists(file, name)
+    ]
     assert missing == []
 
 
 def test_there_are_three_short_walks() -> None:
-    headings = re.findall(r"^### Walk \d: .+$", section(DESIGN, "## Three walks"), flags=re.MULTILINE)
+    headings = re.findall(
+        r"^### Walk \d: .+$", section(DESIGN, "## Three walks"), flags=re.MULTILINE
+    )
     assert len(headings) == 3
     for heading in headings:
         walk = section(DESIGN, heading)
@@ -69,20 +93,38 @@ def test_there_are_three_short_walks() -> None:
 def test_every_line_of_the_paper_has_a_function_or_says_why_not() -> None:
     lines = rows(section(DESIGN, "## From the paper to the code"))
     assert len(lines) > 40
-    assert [cells for cells in lines if not named(cells[2]) and not cells[2].startswith("never computed")] == []
-    rulings = {cells[0] for cells in rows((ROOT / "docs" / "rulings.md").read_text(encoding="utf-8"))}
-    cited = {letter for cells in lines if len(cells) == 4 for letter in cells[3].split(", ") if letter}
+    assert [
+        cells
+        for cells in lines
+        if not named(cells[2]) and not cells[2].startswith("never computed")
+    ] == []
+    rulings = {
+        cells[0]
+        for cells in rows((ROOT / "docs" / "rulings.md").read_text(encoding="utf-8"))
+    }
+    cited = {
+        letter
+        for cells in lines
+        if len(cells) == 4
+        for letter in cells[3].split(", ")
+        if letter
+    }
     assert len(cited) > 8
     assert cited <= rulings
 
 
 def test_every_room_is_described() -> None:
     described = [cells[0].strip("`") for cells in rows(section(DESIGN, "## Rooms"))]
-    assert sorted(described) == sorted(path.parent.name for path in ROOT.glob("src/fedaux/*/__init__.py"))
+    assert sorted(described) == sorted(
+        path.parent.name for path in ROOT.glob("src/fedaux/*/__init__.py")
+    )
 
 
 def test_the_checks_can_fail() -> None:
-    assert named("`a/b.py:c`, `src/fedaux/a/b.py:C.d` and `a/b.py`") == [("a/b.py", "c"), ("a/b.py", "C.d")]
+    assert named("`a/b.py:c`, `src/fedaux/a/b.py:C.d` and `a/b.py`") == [
+        ("a/b.py", "c"),
+        ("a/b.py", "C.d"),
+    ]
     assert exists("messages/replies.py", "Update.weights")
     assert not exists("messages/replies.py", "Update.nonsense")
     assert not exists("core/nonsense.py", "Update")

@@ -1,4 +1,6 @@
-"""What the pages show is what happens: every block of code is run as a reader would run it (`docs_pages`)."""
+"""What the pages show is what happens: every block of code is run as a reader would run
+it (`docs_pages`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from helpers import docs_pages
-from helpers.docs_pages import PAGES, ROOT, blocks, commands, environment, missing, needs
+from helpers.docs_pages import (
+    PAGES,
+    ROOT,
+    blocks,
+    commands,
+    environment,
+    missing,
+    needs,
+)
 
 SLOW = {  # pages that take more than 20 seconds
     "README.md": "five methods and the demo",
@@ -39,7 +49,9 @@ def _pages() -> list[object]:
     """Every page that has something to run; the slow ones are marked."""
     found: list[object] = []
     for page in PAGES:
-        if any(one.language in RUNNABLE or one.title for one in blocks(TEXTS[page.name])):
+        if any(
+            one.language in RUNNABLE or one.title for one in blocks(TEXTS[page.name])
+        ):
             marks = [pytest.mark.slow] if page.name in SLOW else []
             found.append(pytest.param(page, id=page.name, marks=marks))
     return found
@@ -62,7 +74,12 @@ def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
 
 
 def test_blocks_that_are_not_run_say_why_and_are_few() -> None:
-    skipped = [(name, one) for name, text in TEXTS.items() for one in blocks(text) if one.skip is not None]
+    skipped = [
+        (name, one)
+        for name, text in TEXTS.items()
+        for one in blocks(text)
+        if one.skip is not None
+    ]
     for name, one in skipped:
         print(f"{name}:{one.line}: not run: {one.skip}")
         assert one.skip, f"{name}:{one.line}: <!-- not run: reason --> needs a reason"
@@ -73,8 +90,12 @@ def test_commands_stand_in_console_blocks() -> None:
     """A block in `bash` or `sh` would escape the tests."""
     for name, text in TEXTS.items():
         for one in blocks(text):
-            assert one.language not in ("bash", "sh", "shell", "zsh", "pycon", "py"), f"{name}:{one.line}"
-            assert one.language, f"{name}:{one.line}: name the language; `text` if it is none"
+            assert one.language not in ("bash", "sh", "shell", "zsh", "pycon", "py"), (
+                f"{name}:{one.line}"
+            )
+            assert one.language, (
+                f"{name}:{one.line}: name the language; `text` if it is none"
+            )
 
 
 def test_pages_need_what_there_is() -> None:
@@ -112,7 +133,14 @@ def _played(page: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     (tmp_path / "page.md").write_text(page, encoding="utf-8")
     words = [sys.executable, str(Path(docs_pages.__file__)), str(tmp_path / "page.md")]
     folder = tmp_path / "empty"
-    return subprocess.run(words, cwd=folder, env=environment(folder), text=True, capture_output=True, check=False)
+    return subprocess.run(
+        words,
+        cwd=folder,
+        env=environment(folder),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
 
 
 def test_the_player_plays(tmp_path: Path) -> None:
@@ -124,7 +152,10 @@ def test_the_player_plays(tmp_path: Path) -> None:
     ("page", "complaint"),
     [
         ("```console\n$ false\n```\n", "ended with 1"),
-        ("```console\n$ echo other words\nthese words\n```\n", "did not print 'these words'"),
+        (
+            "```console\n$ echo other words\nthese words\n```\n",
+            "did not print 'these words'",
+        ),
         ("\n```python\nx = 1\nundefined\n```\n", 'page.md", line 4'),
         ("```console\n$ fedaux no-such-command\n```\n", "ended with 2"),
     ],
@@ -137,6 +168,12 @@ def test_the_player_can_fail(page: str, complaint: str, tmp_path: Path) -> None:
 
 def test_shown_output_is_compared_by_its_words() -> None:
     printed = "┃ FedAUX │ 88.2 ┃\n accuracy 0.913  ▁▃█\nThe end of\nit all"
-    assert missing(["FedAUX   87.5", "…", "accuracy 0.9  ▁█", "end of it all"], printed) is None
+    assert (
+        missing(["FedAUX   87.5", "…", "accuracy 0.9  ▁█", "end of it all"], printed)
+        is None
+    )
     assert missing(["accuracy 0.9", "FedAUX"], printed) == "FedAUX"  # order counts
-    assert list(commands("$ a \\\n  --b\nout\n$ c\n")) == [("a \\\n  --b", ["out"]), ("c", [])]
+    assert list(commands("$ a \\\n  --b\nout\n$ c\n")) == [
+        ("a \\\n  --b", ["out"]),
+        ("c", []),
+    ]

@@ -1,4 +1,6 @@
-"""Links lead somewhere: files, anchors and pictures exist, addresses are well formed, no page names a machine."""
+"""Links lead somewhere: files, anchors and pictures exist, addresses are well formed,
+no page names a machine.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,27 @@ from xml.etree import ElementTree
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.md")]
+)
 DRAWINGS = sorted(ROOT.glob("docs/images/*.svg"))
-TEXT_FILES = sorted({*PAGES, *DRAWINGS, *ROOT.glob("*.yml"), *ROOT.glob("*.cff"), *ROOT.glob(".github/**/*.yml")})
+TEXT_FILES = sorted(
+    {
+        *PAGES,
+        *DRAWINGS,
+        *ROOT.glob("*.yml"),
+        *ROOT.glob("*.cff"),
+        *ROOT.glob(".github/**/*.yml"),
+    }
+)
 
 _FENCED = re.compile(r"^ *```.*?^ *```", flags=re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+(?:\([^()]*\))?)[^)]*\)")
 _AUTOLINK = re.compile(r"<(https?:[^>]+)>")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", flags=re.MULTILINE)
-_MACHINE = re.compile(r"(?<![\w.])/(?:work|home|root|Users|mnt|opt)/\w|[A-Za-z]:\\Users")
+_MACHINE = re.compile(
+    r"(?<![\w.])/(?:work|home|root|Users|mnt|opt)/\w|[A-Za-z]:\\Users"
+)
 
 
 def prose(text: str) -> str:
@@ -35,17 +49,27 @@ def links(page: Path) -> list[str]:
 
 
 def _plain(heading: str) -> str:
-    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").replace("*", "")
+    return (
+        re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        .replace("`", "")
+        .replace("*", "")
+    )
 
 
 def site_anchor(heading: str) -> str:
     """As the site makes them (Python-Markdown): ASCII only."""
-    text = unicodedata.normalize("NFKD", _plain(heading)).encode("ascii", "ignore").decode()
+    text = (
+        unicodedata.normalize("NFKD", _plain(heading))
+        .encode("ascii", "ignore")
+        .decode()
+    )
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower())
 
 
 def hub_anchor(heading: str) -> str:
-    """As code hosts make them: letters of any alphabet, and every space its own hyphen."""
+    """As code hosts make them: letters of any alphabet, and every space its own
+    hyphen.
+    """
     return re.sub(r"[^\w\s-]", "", _plain(heading).strip().lower()).replace(" ", "-")
 
 
@@ -60,8 +84,16 @@ def wrong(page: Path, target: str) -> str:
     """What is wrong with this link of this page; "" if nothing is."""
     if re.match(r"[a-z]+:", target):
         parts = urlsplit(target)
-        web = parts.scheme == "https" and "." in (parts.hostname or "") and not re.search(r"[\s<>\"]", target)
-        return "" if web or parts.scheme == "mailto" else "no address of the web, or not https"
+        web = (
+            parts.scheme == "https"
+            and "." in (parts.hostname or "")
+            and not re.search(r"[\s<>\"]", target)
+        )
+        return (
+            ""
+            if web or parts.scheme == "mailto"
+            else "no address of the web, or not https"
+        )
     name, _, anchor = target.partition("#")
     file = (page.parent / name).resolve() if name else page
     if not file.exists():
@@ -77,14 +109,18 @@ def test_links_resolve(page: Path) -> None:
     assert not {target: why for target, why in found.items() if why}
 
 
-@pytest.mark.parametrize("file", TEXT_FILES, ids=lambda file: str(file.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "file", TEXT_FILES, ids=lambda file: str(file.relative_to(ROOT))
+)
 def test_no_machine_is_named(file: Path) -> None:
     assert _MACHINE.findall(file.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda file: file.name)
 def test_drawings_stand_alone_and_can_be_read_aloud(drawing: Path) -> None:
-    """Well-formed, with a title and a description, and nothing fetched from elsewhere."""
+    """Well-formed, with a title and a description, and nothing fetched from
+    elsewhere.
+    """
     root = ElementTree.parse(drawing).getroot()
     names = {child.tag.rpartition("}")[2] for child in root}
     assert {"title", "desc"} <= names
@@ -93,27 +129,38 @@ def test_drawings_stand_alone_and_can_be_read_aloud(drawing: Path) -> None:
 
 
 def test_every_page_is_in_the_site() -> None:
-    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    assert {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")} <= set(listed)
+    listed = re.findall(
+        r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    )
+    assert {
+        str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")
+    } <= set(listed)
     assert len(listed) == len(set(listed))
 
 
 def test_the_checks_can_fail(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# One heading, ε and `code`\n[a](other.md) ![b](#one) [c](http://x) `[d](none.md)`\n")
+    page.write_text(
+        "# One heading, ε and `code`\n[a](other.md) ![b](#one) [c](http://x) "
+        "`[d](none.md)`\n"
+    )
     assert [wrong(page, target) for target in links(page)] == [
         "no such file",
         "no such heading",
         "no address of the web, or not https",
     ]
-    assert site_anchor("From 3 sites, and `to` 300") == hub_anchor("From 3 sites, and `to` 300")
+    assert site_anchor("From 3 sites, and `to` 300") == hub_anchor(
+        "From 3 sites, and `to` 300"
+    )
     assert site_anchor("From 3 sites, and `to` 300") == "from-3-sites-and-to-300"
     assert _MACHINE.search("see /home/me/data")
     assert not _MACHINE.search("see /tmp/run and sites/home/x")
 
 
 def test_a_line_that_begins_with_a_sign_is_not_a_bullet() -> None:
-    """`+ 2.4 ± 1.4` at the beginning of a line is rendered as a bullet, and the sign is lost."""
+    """`+ 2.4 ± 1.4` at the beginning of a line is rendered as a bullet, and the sign is
+    lost.
+    """
     found = [
         f"{page.relative_to(ROOT)}: {line}"
         for page in PAGES
@@ -125,22 +172,44 @@ def test_a_line_that_begins_with_a_sign_is_not_a_bullet() -> None:
 
 def test_pages_are_few_words() -> None:
     """What a newcomer reads, and each tutorial, stay short."""
-    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in (ROOT / "docs").glob("*.md")}
+    words = {
+        page.name: len(page.read_text(encoding="utf-8").split())
+        for page in (ROOT / "docs").glob("*.md")
+    }
     words["README.md"] = len((ROOT / "README.md").read_text(encoding="utf-8").split())
     tutorials = [name for name in words if name.startswith("tutorial-")]
     assert len(tutorials) == 3
     assert {name: words[name] for name in tutorials if words[name] > 900} == {}
-    assert sum(words[name] for name in ("README.md", "index.md", "concepts.md", "faq.md", *tutorials)) <= 10_000
+    assert (
+        sum(
+            words[name]
+            for name in ("README.md", "index.md", "concepts.md", "faq.md", *tutorials)
+        )
+        <= 10_000
+    )
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
-    tokens = [token for page in pages for token in page.read_text(encoding="utf-8").split()]
-    assert sum(bool(re.search(r"\w", token)) for token in tokens) <= 43_000  # bars of tables are no words
+    tokens = [
+        token for page in pages for token in page.read_text(encoding="utf-8").split()
+    ]
+    # bars of tables are no words
+    assert sum(bool(re.search(r"\w", token)) for token in tokens) <= 43_000
 
 
 def test_pages_say_for_whom_they_are() -> None:
     """The first paragraph of a page names its reader."""
-    pages = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ("index.md", "changelog.md")]
-    first = {page.name: page.read_text(encoding="utf-8").split("\n\n")[1] for page in pages}
-    assert {name: text[:80] for name, text in first.items() if not re.match(r"\*?For ", text)} == {}
+    pages = [
+        page
+        for page in sorted((ROOT / "docs").glob("*.md"))
+        if page.name not in ("index.md", "changelog.md")
+    ]
+    first = {
+        page.name: page.read_text(encoding="utf-8").split("\n\n")[1] for page in pages
+    }
+    assert {
+        name: text[:80]
+        for name, text in first.items()
+        if not re.match(r"\*?For ", text)
+    } == {}
 
 
 @pytest.mark.parametrize(
@@ -152,12 +221,16 @@ def test_pages_say_for_whom_they_are() -> None:
         ("secure aggregation", "secure-sums.md"),
     ],
 )
-def test_what_people_search_for_is_in_a_heading_of_the_right_page(words: str, page: str) -> None:
+def test_what_people_search_for_is_in_a_heading_of_the_right_page(
+    words: str, page: str
+) -> None:
     """The search of the site ranks headings first."""
     found = {
         file.name
         for file in (ROOT / "docs").glob("*.md")
-        for heading in _HEADING.findall(_FENCED.sub("", file.read_text(encoding="utf-8")))
+        for heading in _HEADING.findall(
+            _FENCED.sub("", file.read_text(encoding="utf-8"))
+        )
         if words in heading.lower()
     }
     assert page in found
@@ -166,8 +239,17 @@ def test_what_people_search_for_is_in_a_heading_of_the_right_page(words: str, pa
 
 def test_facts_at_the_top_are_those_of_the_package() -> None:
     """Python, licence and maturity, in README and overview."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    versions = [text.rpartition(" ")[2] for text in project["classifiers"] if ":: Python :: 3." in text]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
+    versions = [
+        text.rpartition(" ")[2]
+        for text in project["classifiers"]
+        if ":: Python :: 3." in text
+    ]
     alpha = [text for text in project["classifiers"] if "Alpha" in text]
     facts = f"Python {versions[0]} to {versions[-1]} · Linux · {project['license']} · {'alpha' if alpha else 'stable'}"
-    assert all(facts in (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/index.md"))
+    assert all(
+        facts in (ROOT / name).read_text(encoding="utf-8")
+        for name in ("README.md", "docs/index.md")
+    )

@@ -1,4 +1,6 @@
-"""The reference has everything that there is: commands, exit codes, public names and the meaning of every setting."""
+"""The reference has everything that there is: commands, exit codes, public names and
+the meaning of every setting.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,16 @@ COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
 def names(group: click.Command, prefix: str = "") -> Iterator[str]:
-    """`run`, `privacy report`, …: all commands that can be typed, but for hidden ones."""
+    """`run`, `privacy report`, …: all commands that can be typed, but for hidden
+    ones.
+    """
     for name, one in getattr(group, "commands", {}).items():
         if not one.hidden:
-            yield from names(one, f"{prefix}{name} ") if hasattr(one, "commands") else [prefix + name]
+            yield from (
+                names(one, f"{prefix}{name} ")
+                if hasattr(one, "commands")
+                else [prefix + name]
+            )
 
 
 def test_every_command_has_a_section() -> None:
@@ -35,15 +43,23 @@ def test_every_command_has_a_section() -> None:
 
 
 def test_exit_codes_are_those_of_the_program() -> None:
-    listed = {name: int(code) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", COMMANDS, flags=re.MULTILINE)}
+    listed = {
+        name: int(code)
+        for code, name in re.findall(
+            r"^\| (\d+) \| `(\w+)` \|", COMMANDS, flags=re.MULTILINE
+        )
+    }
     assert listed == {code.name: code.value for code in Exit}
 
 
 def test_public_names_are_in_the_reference() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     for name in fedaux.__all__:
-        module = rf"fedaux\.{fedaux._HOMES[name]}"  # documented as a whole, or the name by itself
-        assert re.search(rf"^::: ({module}|fedaux[\w.]*\.{name})$", page, flags=re.MULTILINE), name
+        # documented as a whole, or the name by itself
+        module = rf"fedaux\.{fedaux._HOMES[name]}"
+        assert re.search(
+            rf"^::: ({module}|fedaux[\w.]*\.{name})$", page, flags=re.MULTILINE
+        ), name
 
 
 def test_what_the_reference_names_exists() -> None:
@@ -56,7 +72,9 @@ def test_what_the_reference_names_exists() -> None:
 @pytest.fixture
 def extension() -> ModuleType:
     pytest.importorskip("griffe")
-    spec = importlib.util.spec_from_file_location("field_comments", ROOT / "docs" / "field_comments.py")
+    spec = importlib.util.spec_from_file_location(
+        "field_comments", ROOT / "docs" / "field_comments.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -69,23 +87,46 @@ def extension() -> ModuleType:
     [
         ("rounds: int = 10  # how many", "How many."),
         ("x: int = (\n    0  # as everybody knows it\n)", "As everybody knows it."),
+        ("# of a run,\n# at most\nrounds: int = 10", "Of a run, at most."),
         ('name: str = "# no comment"', ""),
         ("x: int = 1", ""),
     ],
 )
-def test_a_comment_behind_a_field_is_its_documentation(extension: ModuleType, source: str, text: str) -> None:
+def test_the_comment_of_a_field_is_its_documentation(
+    extension: ModuleType, source: str, text: str
+) -> None:
     assert extension.comment_of(source) == text
 
 
 def test_every_setting_says_what_it_is(extension: ModuleType) -> None:
-    """A comment behind the field; the parts of a `Config` have a docstring of their own."""
+    """The parts of a `Config` have a docstring of their own."""
     import griffe
 
-    config = griffe.load("fedaux.config", search_paths=[ROOT / "src"], allow_inspection=False)
-    classes = {name: found for module in config.modules.values() for name, found in module.classes.items()}
+    config = griffe.load(
+        "fedaux.config", search_paths=[ROOT / "src"], allow_inspection=False
+    )
+    classes = {
+        name: found
+        for module in config.modules.values()
+        for name, found in module.classes.items()
+    }
     assert {"Config", "PrivacyConfig", "TeachersConfig"} <= set(classes)
     for name in [found for found in classes if found.endswith("Config")]:
-        fields = [one for one in classes[name].attributes.values() if one.annotation is not None]
-        bare = [one.name for one in fields if "Config" not in str(one.annotation) and "property" not in one.labels]
-        bare = [field for field in bare if not extension.comment_of(classes[name].attributes[field].source)]
+        fields = [
+            one
+            for one in classes[name].attributes.values()
+            if one.annotation is not None
+        ]
+        bare = [
+            one.name
+            for one in fields
+            if "Config" not in str(one.annotation) and "property" not in one.labels
+        ]
+        bare = [
+            field
+            for field in bare
+            if not extension.comment_of(
+                extension.source_of(classes[name].attributes[field])
+            )
+        ]
         assert bare == [], name

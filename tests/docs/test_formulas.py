@@ -24,7 +24,10 @@ _spec.loader.exec_module(formulas)
         ("Σ_{m≥1} x", "Σ<sub>m≥1</sub> x"),
         ("p^(1/T)", "p<sup>(1/T)</sup>"),
         ("head_only and my_app stay", "head_only and my_app stay"),
-        ("<code>a_b^c</code> <a href='x_y'>D_i</a>", "<code>a_b^c</code> <a href='x_y'>D<sub>i</sub></a>"),
+        (
+            "<code>a_b^c</code> <a href='x_y'>D_i</a>",
+            "<code>a_b^c</code> <a href='x_y'>D<sub>i</sub></a>",
+        ),
         ("<pre><span>x_i</span></pre>", "<pre><span>x_i</span></pre>"),
     ],
 )
@@ -36,5 +39,7 @@ def test_exponents_and_indices(text: str, shown: str) -> None:
 def test_no_formula_is_left_raw(page: Path) -> None:
     """Of what a reader sees as text: fenced and inline code aside."""
     text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text("utf-8"), flags=re.DOTALL)
-    left = re.findall(r"\S*[\^]\S*|\S*_\{\S*", re.sub(r"<[^>]+>", "", formulas.set_formulas(text)))
+    left = re.findall(
+        r"\S*[\^]\S*|\S*_\{\S*", re.sub(r"<[^>]+>", "", formulas.set_formulas(text))
+    )
     assert left == []

@@ -21,11 +21,19 @@ def sources() -> Iterator[tuple[str, str]]:
         for number, one in enumerate(blocks(page.read_text(encoding="utf-8"))):
             if one.language == "python":
                 yield f"{page.name}, block {number}", one.text
-    for path in [*(ROOT / "examples").rglob("*.py"), *(ROOT / "src").glob("fedaux/*/templates/**/*.py")]:
+    for path in [
+        *(ROOT / "examples").rglob("*.py"),
+        *(ROOT / "src").glob("fedaux/*/templates/**/*.py"),
+    ]:
         yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
     for path in (ROOT / "examples").rglob("*.ipynb"):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        yield path.name, "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        yield (
+            path.name,
+            "\n".join(
+                "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"
+            ),
+        )
 
 
 def private_imports(source: str) -> list[str]:
@@ -33,20 +41,36 @@ def private_imports(source: str) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [one.name for one in node.names if one.name.startswith("fedaux.") and one.name not in PUBLIC]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "fedaux":
+            found += [
+                one.name
+                for one in node.names
+                if one.name.startswith("fedaux.") and one.name not in PUBLIC
+            ]
+        elif (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").split(".")[0] == "fedaux"
+        ):
             names = PUBLIC.get(node.module or "", set())
-            found += [f"{node.module}.{one.name}" for one in node.names if one.name not in {*names, "flower"}]
+            found += [
+                f"{node.module}.{one.name}"
+                for one in node.names
+                if one.name not in {*names, "flower"}
+            ]
     return found
 
 
-@pytest.mark.parametrize(("where", "source"), [pytest.param(*one, id=one[0]) for one in sources()])
+@pytest.mark.parametrize(
+    ("where", "source"), [pytest.param(*one, id=one[0]) for one in sources()]
+)
 def test_what_readers_copy_imports_public_names_only(where: str, source: str) -> None:
     assert private_imports(source) == []
 
 
 def test_a_private_import_would_be_found() -> None:
-    assert private_imports("from fedaux.core.io import x\nfrom fedaux import nothing, run\nimport fedaux.cli") == [
+    assert private_imports(
+        "from fedaux.core.io import x\nfrom fedaux import nothing, run\nimport "
+        "fedaux.cli"
+    ) == [
         "fedaux.core.io.x",
         "fedaux.nothing",
         "fedaux.cli",

@@ -1,4 +1,6 @@
-"""Benchmarks, studies and picture scripts import what there is; the picture of the rooms is up to date."""
+"""Benchmarks, studies and picture scripts import what there is; the picture of the
+rooms is up to date.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,19 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = sorted(path for folder in ("benchmarks", "studies", "docs") for path in ROOT.glob(f"{folder}/*.py"))
+SCRIPTS = sorted(
+    path
+    for folder in ("benchmarks", "studies", "docs")
+    for path in ROOT.glob(f"{folder}/*.py")
+)
 
 
 def imported(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"script_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
+    # dataclasses look their module up
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
@@ -31,4 +38,6 @@ def test_the_picture_of_the_rooms_shows_the_imports() -> None:
     picture = imported(ROOT / "docs" / "rooms_picture.py")
     drawn = (ROOT / "docs" / "images" / "rooms.svg").read_text(encoding="utf-8")
     assert drawn == picture.draw(), "run `python docs/rooms_picture.py`"
-    assert set(picture.PURPOSES) == {path.parent.name for path in picture.PACKAGE.glob("*/__init__.py")}
+    assert set(picture.PURPOSES) == {
+        path.parent.name for path in picture.PACKAGE.glob("*/__init__.py")
+    }

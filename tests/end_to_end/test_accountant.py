@@ -1,4 +1,6 @@
-"""Training on all records or on samples, calibrated: enough noise, hardly more, one total for everything."""
+"""Training on all records or on samples, calibrated: enough noise, hardly more, one
+total for everything.
+"""
 
 import math
 from pathlib import Path
@@ -23,27 +25,55 @@ from helpers.accounts import enter
 DELTA = 1e-5
 
 
-def scores(epsilon: float, adjacency: str = "replace-one", size: int = 330) -> Mechanism:
+def scores(
+    epsilon: float, adjacency: str = "replace-one", size: int = 330
+) -> Mechanism:
     """A release as it is calibrated."""
     reach = float(UNIT_SENSITIVITY[adjacency] * GRID)
-    noise = mechanism.multiplier(epsilon, DELTA, "analytic", size, reach) * UNIT_SENSITIVITY[adjacency]
+    noise = (
+        mechanism.multiplier(epsilon, DELTA, "analytic", size, reach)
+        * UNIT_SENSITIVITY[adjacency]
+    )
     return Mechanism(noise, size=size)
 
 
-RATES = pytest.mark.parametrize("rate", [1.0, 0.05])  # in closed form, and by privacy loss distributions
+# in closed form, and by privacy loss distributions
+RATES = pytest.mark.parametrize("rate", [1.0, 0.05])
 
 
 @RATES
-def test_a_noise_that_is_known_is_checked_and_not_just_believed(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_noise_that_is_known_is_checked_and_not_just_believed(
+    rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = (scores(0.3),)
-    found = training_noise_multiplier(1.0, DELTA, "replace-one", rate, 100, before=before)
+    found = training_noise_multiplier(
+        1.0, DELTA, "replace-one", rate, 100, before=before
+    )
     with monkeypatch.context() as patch:
-        patch.setattr("fedaux.privacy.accounting._calibrate", lambda *_: pytest.fail("searched for it again"))
-        assert training_noise_multiplier(1.0, DELTA, "replace-one", rate, 100, before=before, previous=found) == found
+        patch.setattr(
+            "fedaux.privacy.accounting._calibrate",
+            lambda *_: pytest.fail("searched for it again"),
+        )
+        assert (
+            training_noise_multiplier(
+                1.0, DELTA, "replace-one", rate, 100, before=before, previous=found
+            )
+            == found
+        )
         half = (*before, Mechanism(found, rate, 40))
-        assert training_noise_multiplier(1.0, DELTA, "replace-one", rate, 60, before=half, previous=found) == found
+        assert (
+            training_noise_multiplier(
+                1.0, DELTA, "replace-one", rate, 60, before=half, previous=found
+            )
+            == found
+        )
     for wrong in (0.9 * found, 1.5 * found, -1.0, float("nan"), math.inf, 0.01):
-        assert training_noise_multiplier(1.0, DELTA, "replace-one", rate, 100, before=before, previous=wrong) == found
+        assert (
+            training_noise_multiplier(
+                1.0, DELTA, "replace-one", rate, 100, before=before, previous=wrong
+            )
+            == found
+        )
 
 
 @RATES
@@ -56,20 +86,32 @@ def test_training_noise_is_enough_and_hardly_more(adjacency: str, rate: float) -
 
 @RATES
 @pytest.mark.parametrize("epsilon", [0.1, 0.9])
-def test_training_after_scores_spends_the_total_and_never_more(epsilon: float, rate: float) -> None:
+def test_training_after_scores_spends_the_total_and_never_more(
+    epsilon: float, rate: float
+) -> None:
     own = 0.0 if rate < 1 else rate  # 0: batches of 32 records
-    privacy = PrivacyConfig(epsilon=epsilon, epsilon_total=1.0, private_training=True, sample_rate=own)
+    privacy = PrivacyConfig(
+        epsilon=epsilon, epsilon_total=1.0, private_training=True, sample_rate=own
+    )
     before = (scores(epsilon),)
-    plan = plan_training(privacy, LocalConfig(epochs=2, batch_size=32), 640, 5, 650, before)
+    plan = plan_training(
+        privacy, LocalConfig(epochs=2, batch_size=32), 640, 5, 650, before
+    )
     assert (plan.sample_rate, plan.steps, plan.size) == (rate, 2 / rate, 650)
     assert 0.995 < total_epsilon([*before, *[plan] * 5], DELTA, "replace-one") <= 1.0
     assert total_epsilon([*before, *[plan] * 2], DELTA, "replace-one") < 0.99
 
 
 @RATES
-def test_scores_and_training_share_one_total_however_the_rounds_are_raised(rate: float, tmp_path: Path) -> None:
-    """An owner who raises the number of rounds step by step gets more noise, not more ε (1.66 under 1 before)."""
-    privacy = PrivacyConfig(epsilon=0.1, epsilon_total=1.0, private_training=True, sample_rate=rate)
+def test_scores_and_training_share_one_total_however_the_rounds_are_raised(
+    rate: float, tmp_path: Path
+) -> None:
+    """An owner who raises the number of rounds step by step gets more noise, not more ε
+    (1.66 under 1 before).
+    """
+    privacy = PrivacyConfig(
+        epsilon=0.1, epsilon_total=1.0, private_training=True, sample_rate=rate
+    )
     account = BudgetStore(tmp_path, privacy)
     enter(account, "x", release_mechanism(2, privacy))
 
@@ -80,11 +122,19 @@ def test_scores_and_training_share_one_total_however_the_rounds_are_raised(rate:
             spent = [entry.mechanism for entry in entries]
             if len(trained) >= rounds:
                 raise BudgetError("all rounds are done")
-            return plan_training(privacy, LocalConfig(), 640, rounds - len(trained), 50, spent, previous)
+            return plan_training(
+                privacy, LocalConfig(), 640, rounds - len(trained), 50, spent, previous
+            )
 
         number = account.account().entries
         request = f"{TRAINING}round {number}"
-        account.answer(request, tmp_path / f"{number}", plan, lambda: None, lambda mechanism, read: b"model")
+        account.answer(
+            request,
+            tmp_path / f"{number}",
+            plan,
+            lambda: None,
+            lambda mechanism, read: b"model",
+        )
         return account.account()
 
     totals = []

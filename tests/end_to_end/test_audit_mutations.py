@@ -1,4 +1,6 @@
-"""The audit's power: every defect that there ever was is found if it is put back, and nothing is found without."""
+"""The audit's power: every defect that there ever was is found if it is put back, and
+nothing is found without.
+"""
 
 import pytest
 
@@ -26,9 +28,13 @@ def cases() -> list[object]:
 
 
 @pytest.mark.parametrize(("finding", "name"), cases())
-def test_a_defect_that_is_put_back_is_found(finding: AuditFinding, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_that_is_put_back_is_found(
+    finding: AuditFinding, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     finding.mutation(monkeypatch)
-    found = attack(name, AuditConfig(draws=finding.draws) if finding.draws else AuditConfig())
+    found = attack(
+        name, AuditConfig(draws=finding.draws) if finding.draws else AuditConfig()
+    )
     if found.skipped:
         pytest.skip(found.detail)
     assert found.violated, found
@@ -37,7 +43,10 @@ def test_a_defect_that_is_put_back_is_found(finding: AuditFinding, name: str, mo
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ATTACKS],
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name in ATTACKS
+    ],
 )
 def test_as_it_is_the_client_withstands_the_attack(name: str) -> None:
     found = attack(name, AuditConfig())
@@ -48,11 +57,18 @@ def test_as_it_is_the_client_withstands_the_attack(name: str) -> None:
 
 
 def test_every_attack_has_a_defect_that_it_must_find() -> None:
-    assert set(ATTACKS) == {name for finding in AUDIT_FINDINGS for name in finding.attacks}
+    assert set(ATTACKS) == {
+        name for finding in AUDIT_FINDINGS for name in finding.attacks
+    }
 
 
-@pytest.mark.parametrize("name", ["noise-scores", "noise-training", "questions", "many-names", "fields", "hello"])
-def test_a_client_that_answers_nothing_passes_no_audit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["noise-scores", "noise-training", "questions", "many-names", "fields", "hello"],
+)
+def test_a_client_that_answers_nothing_passes_no_audit(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else a mistake in the audit itself would look like privacy."""
 
     def refuse(context: object) -> None:

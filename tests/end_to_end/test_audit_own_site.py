@@ -1,4 +1,6 @@
-"""An owner's own settings are attacked: each defect that is put back is found there too, and nothing without."""
+"""An owner's own settings are attacked: each defect that is put back is found there
+too, and nothing without.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,19 @@ from helpers.commands import fedaux, paragraph
 from helpers.mutations import guessed_split, labels_by_record, uncapped
 from helpers.tiny_text import publish_encoder
 
-OPTIONS: dict[str, dict[str, Any]] = {"images": {"size": 8, "mode": "L"}, "huggingface": {"shape": 8}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "images": {"size": 8, "mode": "L"},
+    "huggingface": {"shape": 8},
+}
 TEXT = ("csv", "jsonl", "parquet")
 
 
-def settings(folder: Path, source: str, tokenizer: Path | None = None, **changes: Any) -> dict[str, Any]:
-    """Of a site; where its source needs data to know a record's shape, there are some."""
+def settings(
+    folder: Path, source: str, tokenizer: Path | None = None, **changes: Any
+) -> dict[str, Any]:
+    """Of a site; where its source needs data to know a record's shape, there are
+    some.
+    """
     if source in ("npy", "npz"):
         folder.mkdir()
         arrays = {"x": np.zeros((4, 8), np.float32), "y": np.arange(4) % 2}
@@ -30,9 +39,19 @@ def settings(folder: Path, source: str, tokenizer: Path | None = None, **changes
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array)
     path = folder / "a.npz" if source == "npz" else folder
-    text = {"name": "bert", "layers": 1, "width": 12, "heads": 2, "inner": 8, "length": 16, "tokenizer": str(tokenizer)}
+    text = {
+        "name": "bert",
+        "layers": 1,
+        "width": 12,
+        "heads": 2,
+        "inner": 8,
+        "length": 16,
+        "tokenizer": str(tokenizer),
+    }
     return {
-        "prototypes": [text if source in TEXT else {"name": "mlp", "hidden": 4, "features": 4}],
+        "prototypes": [
+            text if source in TEXT else {"name": "mlp", "hidden": 4, "features": 4}
+        ],
         "data": {
             "source": source,
             "path": str(path),
@@ -56,7 +75,9 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("source", FORMATS)
-def test_settings_that_hold_are_attacked_and_hold(source: str, tokenizer: Path, tmp_path: Path) -> None:
+def test_settings_that_hold_are_attacked_and_hold(
+    source: str, tokenizer: Path, tmp_path: Path
+) -> None:
     if source == "huggingface":
         datasets = pytest.importorskip("datasets")
         rows = {"x": [[0.0] * 8] * 4, "label": ["flu", "none"] * 2}
@@ -66,11 +87,14 @@ def test_settings_that_hold_are_attacked_and_hold(source: str, tokenizer: Path, 
     assert [one.detail for one in found.values() if one.violated or one.skipped] == []
     assert found["own-source"].claimed == 0.7
     assert f"{len(FORMATS[source][0])} odd records" in found["own-source"].detail
-    assert 0 < found["own-source"].bound < 0.7  # the odd record does count, as far as is claimed
+    # the odd record does count, as far as is claimed
+    assert 0 < found["own-source"].bound < 0.7
     assert found["own-account"].bound == pytest.approx(0.7, rel=1e-3)
 
 
-def test_a_split_that_is_guessed_from_a_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_split_that_is_guessed_from_a_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guessed_split(monkeypatch)
     facts = settings(tmp_path / "own", "images")
     facts["data"]["classes"] = ["flu", "none"]
@@ -83,18 +107,26 @@ def test_labels_that_are_numbered_from_records_are_found(
     tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels_by_record(monkeypatch)
-    assert findings(settings(tmp_path / "own", "csv", tokenizer), "own-source")["own-source"].violated
+    assert findings(settings(tmp_path / "own", "csv", tokenizer), "own-source")[
+        "own-source"
+    ].violated
 
 
-def test_a_map_that_is_not_checked_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_that_is_not_checked_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(serialization, "check_order", lambda order: None)
     monkeypatch.setattr(
-        embedding, "project", lambda rows, mean, basis: np.tile(rows.sum(axis=0) @ basis, (len(rows), 1))
+        embedding,
+        "project",
+        lambda rows, mean, basis: np.tile(rows.sum(axis=0) @ basis, (len(rows), 1)),
     )
     assert findings(settings(tmp_path / "own", "npy"), "own-map")["own-map"].violated
 
 
-def test_an_account_without_a_limit_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_without_a_limit_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uncapped(monkeypatch)
     found = findings(settings(tmp_path / "own", "npy"), "own-account")["own-account"]
     assert found.violated

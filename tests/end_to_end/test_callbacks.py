@@ -1,4 +1,6 @@
-"""Metrics are complete after a kill at any point, and no callback costs a round; trackers are real ones, offline."""
+"""Metrics are complete after a kill at any point, and no callback costs a round;
+trackers are real ones, offline.
+"""
 
 import json
 import os
@@ -37,7 +39,9 @@ def test_every_run_leaves_lines(done: FinishedRun) -> None:
     assert rows == metrics(done.state)
     assert [row["accuracy"] for row in rows] == done.curve
     assert [row["epsilon"] for row in rows] == pytest.approx([0.1, 0.1], rel=1e-4)
-    assert rows[0]["seconds"] == pytest.approx(sum(v for k, v in rows[0].items() if k.startswith("seconds/")))
+    assert rows[0]["seconds"] == pytest.approx(
+        sum(v for k, v in rows[0].items() if k.startswith("seconds/"))
+    )
     clients = lines(done.folder / CLIENTS)
     assert [(row["round"], row["client"]) for row in clients] == [
         (round_, f"client-00{i}") for round_ in (1, 2) for i in range(3)
@@ -55,7 +59,9 @@ class Faulty(Callback):
         if hook == self.hook:
             raise ConnectionError("the server is down")
 
-    def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
+    def on_run_start(
+        self, config: Config, folder: Path, state: RunState | None
+    ) -> None:
         self._hear("on_run_start")
 
     def on_round_end(self, state: RunState) -> None:
@@ -70,12 +76,19 @@ def test_a_callback_that_raises_is_mentioned_once_and_costs_no_round_and_no_othe
     hook: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     faulty, sound = Faulty(hook), Faulty("")
-    result = run(CONFIG, tmp_path / "run", cache=tmp_path / "cache", callbacks=[faulty, sound])
+    result = run(
+        CONFIG, tmp_path / "run", cache=tmp_path / "cache", callbacks=[faulty, sound]
+    )
     assert RunState.load(tmp_path / "run").round == result.state.round == 2
     assert len(lines(tmp_path / "run" / METRICS)) == 2
     assert sound.calls == ["on_run_start", "on_round_end", "on_round_end", "on_run_end"]
-    assert faulty.calls == (["on_run_start"] if hook == "on_run_start" else sound.calls)  # it is called again
-    (warning,) = [record.getMessage() for record in caplog.records if "Faulty" in record.getMessage()]
+    # it is called again
+    assert faulty.calls == (["on_run_start"] if hook == "on_run_start" else sound.calls)
+    (warning,) = [
+        record.getMessage()
+        for record in caplog.records
+        if "Faulty" in record.getMessage()
+    ]
     assert f"failed in {hook} (ConnectionError: the server is down)" in warning
 
 
@@ -108,12 +121,18 @@ def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
     }
     env.pop("MLFLOW_TRACKING_URI", None)
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False, env=env
+        [sys.executable, "-c", code, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
     )
 
 
 @pytest.mark.parametrize("round_", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_kill_between_saving_and_tracking_loses_no_metrics(round_: int, tmp_path: Path) -> None:
+def test_a_kill_between_saving_and_tracking_loses_no_metrics(
+    round_: int, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     assert python(KILLED, folder, round_).returncode == -signal.SIGKILL
     assert RunState.load(folder).round == round_
@@ -121,7 +140,9 @@ def test_a_kill_between_saving_and_tracking_loses_no_metrics(round_: int, tmp_pa
     state = resume(folder, cache=tmp_path / "cache").state
     assert state.round == 2
     assert lines(folder / METRICS) == metrics(state)
-    assert lines(folder / CLIENTS) == [row for result in state.history for row in client_rows(result)]
+    assert lines(folder / CLIENTS) == [
+        row for result in state.history for row in client_rows(result)
+    ]
 
 
 TRACKED = """
@@ -142,23 +163,31 @@ def tracked(folder: Path, tracker: str, rounds: int) -> None:
 
 
 def test_tensorboard_has_every_round_after_a_kill_and_a_stop(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="the extra fedaux[tensorboard] is not installed")
+    pytest.importorskip(
+        "tensorboard", reason="the extra fedaux[tensorboard] is not installed"
+    )
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    assert python(KILLED, tmp_path / "run", 2, "tensorboard").returncode == -signal.SIGKILL
+    assert (
+        python(KILLED, tmp_path / "run", 2, "tensorboard").returncode == -signal.SIGKILL
+    )
     for rounds in (2, 3):
         tracked(tmp_path / "run", "tensorboard", rounds)
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     found = {event.step: event.value for event in events.Scalars("accuracy")}
     state = RunState.load(tmp_path / "run")
-    assert found == pytest.approx({row["round"]: row["accuracy"] for row in metrics(state)})
+    assert found == pytest.approx(
+        {row["round"]: row["accuracy"] for row in metrics(state)}
+    )
     assert len(events.Scalars("accuracy")) == 3
 
 
 @pytest.mark.slow
 def test_mlflow_has_every_round_once_after_a_kill_and_a_stop(tmp_path: Path) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="the extra fedaux[mlflow] is not installed")
+    mlflow = pytest.importorskip(
+        "mlflow", reason="the extra fedaux[mlflow] is not installed"
+    )
 
     assert python(KILLED, tmp_path / "run", 2, "mlflow").returncode == -signal.SIGKILL
     tracked(tmp_path / "run", "mlflow", 2)
@@ -168,7 +197,9 @@ def test_mlflow_has_every_round_once_after_a_kill_and_a_stop(tmp_path: Path) -> 
     state = RunState.load(tmp_path / "run")
     (only,) = runs
     history = client.get_metric_history(only.info.run_id, "accuracy")
-    assert [(m.step, m.value) for m in history] == [(row["round"], row["accuracy"]) for row in metrics(state)]
+    assert [(m.step, m.value) for m in history] == [
+        (row["round"], row["accuracy"]) for row in metrics(state)
+    ]
     assert only.info.status == "FINISHED"
     assert only.data.params["data.clients"] == "3"
 

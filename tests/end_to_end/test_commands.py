@@ -1,4 +1,6 @@
-"""Commands that train: what they print, write and exit with, and that nothing is done twice."""
+"""Commands that train: what they print, write and exit with, and that nothing is done
+twice.
+"""
 
 import json
 import sys
@@ -28,22 +30,34 @@ def test_a_run_its_repetition_and_another_in_its_place(
     assert (state.round, len(state.releases)) == (2, 3)
     history = [json.loads(line) for line in (out / HISTORY).read_text().splitlines()]
     assert [record["round"] for record in history] == [1, 2]
-    assert f"FedAUX after 2 rounds: accuracy {next(iter(history[-1]['accuracy'].values())):.3f}" in said
-    assert "Privacy. Scores: ε = 0.1, δ = 1e-05 per client. Models are not protected." in said
+    assert (
+        "FedAUX after 2 rounds: accuracy "
+        f"{next(iter(history[-1]['accuracy'].values())):.3f}" in said
+    )
+    assert (
+        "Privacy. Scores: ε = 0.1, δ = 1e-05 per client. Models are not protected."
+        in said
+    )
     assert "failed" not in said
     assert f"Report: {out / 'report.html'}" in said
     assert "FedAUX on digits" in (out / "report.html").read_text()
     for name in ("split.svg", "curves.svg"):
-        assert "<polyline" in (out / name).read_text() or "<circle" in (out / name).read_text()
+        assert (
+            "<polyline" in (out / name).read_text()
+            or "<circle" in (out / name).read_text()
+        )
 
     before = (out / FILE).read_bytes()
-    assert fedaux(monkeypatch, "run", config, "--out", out) == 0  # the same run is read, not repeated
+    # the same run is read, not repeated
+    assert fedaux(monkeypatch, "run", config, "--out", out) == 0
     assert fedaux(monkeypatch, "resume", out) == 0
     assert paragraph(capsys.readouterr().out).count("FedAUX after 2 rounds") == 2
     assert (out / FILE).read_bytes() == before
 
     assert fedaux(monkeypatch, "run", config, "--out", out, "--set", "seed=1") == 5
-    assert "holds another run: it differs in seed. Choose a new folder." in paragraph(capsys.readouterr().err)
+    assert "holds another run: it differs in seed. Choose a new folder." in paragraph(
+        capsys.readouterr().err
+    )
     assert (out / FILE).read_bytes() == before
 
 
@@ -53,7 +67,14 @@ def test_a_finished_run_goes_on_with_more_rounds_in_its_folder(
     out = config.parent / "out"
 
     def run(*settings: str) -> int:
-        return fedaux(monkeypatch, "run", config, "--out", out, *(w for one in settings for w in ("--set", one)))
+        return fedaux(
+            monkeypatch,
+            "run",
+            config,
+            "--out",
+            out,
+            *(w for one in settings for w in ("--set", one)),
+        )
 
     assert run("rounds=1") == 0
     first = RunState.load(out)
@@ -62,14 +83,22 @@ def test_a_finished_run_goes_on_with_more_rounds_in_its_folder(
     assert (after.round, after.config.rounds) == (3, 3)
     (record,) = first.history
     assert after.history[0] == replace(record, confusion=None)
-    for client, release in first.releases.items():  # nobody was asked for a second release
-        assert after.releases[client].arrays["values"].tolist() == release.arrays["values"].tolist()
+    # nobody was asked for a second release
+    for client, release in first.releases.items():
+        assert (
+            after.releases[client].arrays["values"].tolist()
+            == release.arrays["values"].tolist()
+        )
     assert "FedAUX after 3 rounds" in paragraph(capsys.readouterr().out)
 
     assert run("rounds=2") == 5
-    assert "it differs in rounds. Choose a new folder." in paragraph(capsys.readouterr().err)
+    assert "it differs in rounds. Choose a new folder." in paragraph(
+        capsys.readouterr().err
+    )
     assert run("rounds=4", "seed=1", "local.lr=0.5") == 5
-    assert "it differs in rounds, seed, local. Choose" in paragraph(capsys.readouterr().err)
+    assert "it differs in rounds, seed, local. Choose" in paragraph(
+        capsys.readouterr().err
+    )
     assert RunState.load(out).round == 3
 
 
@@ -79,11 +108,15 @@ def test_clients_that_failed_are_named_with_their_reason(
     out = config.parent / "out"
     privacy = Config.load(config).privacy
     store = BudgetStore(out / "clients" / "client-001", privacy)
-    with pytest.raises(ZeroDivisionError):  # a release was asked for before, by somebody else
+    # a release was asked for before, by somebody else
+    with pytest.raises(ZeroDivisionError):
         enter(store, "other", release_mechanism(9, privacy), fails)
     assert fedaux(monkeypatch, "run", config, "--out", out) == 0
     said = paragraph(capsys.readouterr().out)
-    assert "1 client failed at least once, client-001: no score: its privacy budget does not allow it" in said
+    assert (
+        "1 client failed at least once, client-001: no score: its privacy budget does "
+        "not allow it" in said
+    )
     assert sorted(RunState.load(out).releases) == ["client-000", "client-002"]
 
 
@@ -108,35 +141,77 @@ def test_the_default_folder_tells_what_is_in_it_and_each_prototype_is_shown(
 ) -> None:
     monkeypatch.chdir(config.parent)
     prototypes = 'prototypes=["mlp", {name = "mlp", features = 8}]'
-    words = ["run", config.name, "--set", "method=fedavg", "--set", "rounds=1", "--set", "seed=7", "--set", prototypes]
+    words = [
+        "run",
+        config.name,
+        "--set",
+        "method=fedavg",
+        "--set",
+        "rounds=1",
+        "--set",
+        "seed=7",
+        "--set",
+        prototypes,
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert (config.parent / "runs" / "tiny-fedavg-seed7" / FILE).is_file()
     assert "mlp: 0." in result.output
     assert "mlp(features=8): 0." in result.output
-    assert "Nothing was sent under noise. Models are not protected." in paragraph(result.output)
+    assert "Nothing was sent under noise. Models are not protected." in paragraph(
+        result.output
+    )
 
 
 def test_compare_makes_a_table_and_does_not_repeat_what_is_done(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = ("compare", config, "--methods", "fedavg, fedaux", "--seeds", 2, "--out", tmp_path / "out")
+    words = (
+        "compare",
+        config,
+        "--methods",
+        "fedavg, fedaux",
+        "--seeds",
+        2,
+        "--out",
+        tmp_path / "out",
+    )
     assert fedaux(monkeypatch, *words) == 0
     first = capsys.readouterr().out
     table = (tmp_path / "out" / "table.md").read_text()
-    assert [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| Fed")] == ["| FedAVG", "| FedAUX"]
+    assert [
+        line.split(" | ")[0] for line in table.splitlines() if line.startswith("| Fed")
+    ] == ["| FedAVG", "| FedAUX"]
     assert "Privacy. " in first
-    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").rglob(FILE)}
+    files = {
+        path: path.stat().st_mtime_ns
+        for path in (tmp_path / "out" / "runs").rglob(FILE)
+    }
     assert len(files) == 4
     assert fedaux(monkeypatch, *words) == 0
-    assert files == {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").rglob(FILE)}
+    assert files == {
+        path: path.stat().st_mtime_ns
+        for path in (tmp_path / "out" / "runs").rglob(FILE)
+    }
     assert table == (tmp_path / "out" / "table.md").read_text()
 
 
 def test_the_labelled_probe_is_named_as_such(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("prepare", config, "--set", "pretrain.epochs=1", "--set", "pretrain.batch_size=50", "--threads", 1)
+    words = (
+        "prepare",
+        config,
+        "--set",
+        "pretrain.epochs=1",
+        "--set",
+        "pretrain.batch_size=50",
+        "--threads",
+        1,
+    )
     assert fedaux(monkeypatch, *words) == 0
     assert "Labelled probe" not in capsys.readouterr().out
     assert fedaux(monkeypatch, *words, "--probe") == 0
@@ -153,15 +228,32 @@ def test_a_module_beside_the_config_is_found(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "my_digits.py").write_text(
-        "from fedaux.data.sources import open_source\n\ndef load():\n    return open_source('digits')\n"
+        "from fedaux.data.sources import open_source\n\ndef load():\n    return "
+        "open_source('digits')\n"
     )
-    (tmp_path / "mine.toml").write_text(TINY_TOML.replace("clients = 3", 'clients = 3\nsource = "my_digits:load"'))
-    assert fedaux(monkeypatch, "run", "mine.toml", "--out", tmp_path / "out", "--set", "rounds=1") == 0
+    (tmp_path / "mine.toml").write_text(
+        TINY_TOML.replace("clients = 3", 'clients = 3\nsource = "my_digits:load"')
+    )
+    assert (
+        fedaux(
+            monkeypatch,
+            "run",
+            "mine.toml",
+            "--out",
+            tmp_path / "out",
+            "--set",
+            "rounds=1",
+        )
+        == 0
+    )
     assert (tmp_path / "out" / FILE).is_file()
 
 
 def test_privacy_report_shows_what_was_spent_and_what_is_not_covered(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert fedaux(monkeypatch, "run", config, "--out", tmp_path / "run") == 0
     capsys.readouterr()
@@ -169,23 +261,45 @@ def test_privacy_report_shows_what_was_spent_and_what_is_not_covered(
     found = paragraph(capsys.readouterr().out)
     assert "the 3 of 3 clients that spent most" in found
     assert "client-002" in found
-    assert "Not covered: local models, their losses and training times are sent without differential privacy" in found
+    assert (
+        "Not covered: local models, their losses and training times are sent without "
+        "differential privacy" in found
+    )
 
 
 def test_a_site_reads_its_own_account(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert fedaux(monkeypatch, "run", config, "--out", tmp_path / "run") == 0
     capsys.readouterr()
     vault = tmp_path / "run" / "clients" / "client-001"
     assert fedaux(monkeypatch, "privacy", "report", "--vault", vault) == 0
     found = paragraph(capsys.readouterr().out)
-    assert "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = 1e-05" in found
-    assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path / "run" / "clients", "--json") == 0
+    assert (
+        "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = "
+        "1e-05" in found
+    )
+    assert (
+        fedaux(
+            monkeypatch,
+            "privacy",
+            "report",
+            "--vault",
+            tmp_path / "run" / "clients",
+            "--json",
+        )
+        == 0
+    )
     accounts = json.loads(capsys.readouterr().out)["accounts"]
     assert [round(one["epsilon"], 4) for one in accounts] == [0.1] * 3
-    assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path) == 0  # found below it
-    assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path / "nowhere") == 10
+    # found below it
+    assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path) == 0
+    assert (
+        fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path / "nowhere") == 10
+    )
     assert "there is no account below" in paragraph(capsys.readouterr().err)
 
 
@@ -194,7 +308,20 @@ def test_privacy_plan_draws_and_advises(
 ) -> None:
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
     out = tmp_path / "plan.svg"
-    assert fedaux(monkeypatch, "privacy", "plan", "--records", 100, "--epsilon", 1, "--out", out) == 0
+    assert (
+        fedaux(
+            monkeypatch,
+            "privacy",
+            "plan",
+            "--records",
+            100,
+            "--epsilon",
+            1,
+            "--out",
+            out,
+        )
+        == 0
+    )
     found = paragraph(capsys.readouterr().out)
     assert "of the signal is kept" in found
     assert "To keep 90%: ε = " in found
@@ -217,7 +344,9 @@ def test_a_starter_in_another_folder_finds_its_module(
     assert fedaux(monkeypatch, "init", "model", "own") == 0
     assert "fedaux run own/model.toml" in capsys.readouterr().out
     monkeypatch.delitem(sys.modules, "my_model", raising=False)
-    assert fedaux(monkeypatch, "run", "own/model.toml", "--set", "rounds=1", "--json") == 0
+    assert (
+        fedaux(monkeypatch, "run", "own/model.toml", "--set", "rounds=1", "--json") == 0
+    )
 
 
 def test_json_is_one_object_and_nothing_else(
@@ -252,9 +381,15 @@ def test_a_report_of_one_run_of_all_below_and_of_two(
     for method in ("fedavg", "feddf"):
         assert fedaux(monkeypatch, "run", "tiny.toml", "--set", f"method={method}") == 0
     one, two = (Path("runs") / f"tiny-{method}-seed0" for method in ("fedavg", "feddf"))
-    for words, where in (((one,), one), (("runs",), Path("runs")), ((one, two, "--out", "both"), Path("both"))):
+    for words, where in (
+        ((one,), one),
+        (("runs",), Path("runs")),
+        ((one, two, "--out", "both"), Path("both")),
+    ):
         (place / where / "report.html").unlink(missing_ok=True)
         capsys.readouterr()
         assert fedaux(monkeypatch, "report", *words) == 0
         assert f"Report: {where / 'report.html'}" in capsys.readouterr().out
-        assert ("side by side" in (place / where / "report.html").read_text()) == (where != one)
+        assert ("side by side" in (place / where / "report.html").read_text()) == (
+            where != one
+        )

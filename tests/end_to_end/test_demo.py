@@ -1,4 +1,6 @@
-"""The promise of the front page, measured: methods at their best, five seeds, a true ε of 1."""
+"""The promise of the front page, measured: methods at their best, five seeds, a true ε
+of 1.
+"""
 
 import os
 import re
@@ -18,13 +20,22 @@ from fedaux.sweeps.grid import MethodSettings
 
 @pytest.mark.slow
 def test_fedaux_needs_the_fewest_rounds_of_what_is_trained(tmp_path: Path) -> None:
-    """Every method at its best of eight settings: after one round by 25 points, after five not below."""
+    """Every method at its best of eight settings: after one round by 25 points, after
+    five not below.
+    """
     torch.set_num_threads(1)
     assert DEMO.privacy.epsilon <= 1
     assert DEMO.fraction == 1.0
     assert DEMO.privacy.unsafe_seed < 0
     methods = ("fedavg+p", "scaffold+p", "feddf+p", "fedaux")
-    found = compare(DEMO, tmp_path, seeds=5, methods=methods, cache=tmp_path, chosen=MethodSettings.of_the_demo())
+    found = compare(
+        DEMO,
+        tmp_path,
+        seeds=5,
+        methods=methods,
+        cache=tmp_path,
+        chosen=MethodSettings.of_the_demo(),
+    )
     curves = {label: curve.mean(axis=0) for label, curve in found.curves.items()}
     print({label: curve.round(3).tolist() for label, curve in curves.items()})
     ours = curves.pop("FedAUX")
@@ -36,18 +47,27 @@ def test_fedaux_needs_the_fewest_rounds_of_what_is_trained(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_without_scores_the_lead_is_gone(tmp_path: Path) -> None:
-    """The lead comes from the certainty scores: at ε = 0.001 they are noise, and FedAUX falls back to FedDF+P."""
+    """The lead comes from the certainty scores: at ε = 0.001 they are noise, and FedAUX
+    falls back to FedDF+P.
+    """
     torch.set_num_threads(1)
     base = replace(DEMO, privacy=replace(DEMO.privacy, epsilon=0.001))
-    found = compare(base, tmp_path, seeds=2, methods=("feddf+p", "fedaux"), cache=tmp_path)
+    found = compare(
+        base, tmp_path, seeds=2, methods=("feddf+p", "fedaux"), cache=tmp_path
+    )
     assert abs(found.accuracy["FedAUX"] - found.accuracy["FedDF+P"]) < 0.12
 
 
-def test_the_command_prints_a_table_a_statement_and_two_pictures(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_a_statement_and_two_pictures(
+    tmp_path: Path,
+) -> None:
     before = os.times()
     program = [sys.executable, "-c", "from fedaux.cli import main; main()", "demo"]
-    out = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    assert sum(os.times()[2:4]) - sum(before[2:4]) < 180  # processor seconds: 50 to 110, whatever else runs beside it
+    out = subprocess.run(
+        program, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    # processor seconds: 50 to 110, whatever else runs beside it
+    assert sum(os.times()[2:4]) - sum(before[2:4]) < 180
     for name in MethodSettings.of_the_demo().methods:
         assert re.search(rf"{re.escape(METHODS[name].label)} +│ +\d", out), name
     said = " ".join(out.split())
@@ -55,5 +75,8 @@ def test_the_command_prints_a_table_a_statement_and_two_pictures(tmp_path: Path)
     assert "models are not covered" in said
     for name in ("split.svg", "curves.svg"):
         assert (tmp_path / "fedaux-demo" / name).read_text().count("<text") > 10
-    again = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    assert again[again.index("Test accuracy") :] == out[out.index("Test accuracy") :]  # nothing is run or drawn twice
+    again = subprocess.run(
+        program, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    # nothing is run or drawn twice
+    assert again[again.index("Test accuracy") :] == out[out.index("Test accuracy") :]

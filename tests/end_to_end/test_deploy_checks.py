@@ -31,22 +31,44 @@ def site(folder: Path) -> Path:
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
 def test_a_key_that_wants_a_password(site: Path) -> None:
     (site / "key").unlink()
-    words = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(site / "key")]
+    words = [
+        "ssh-keygen",
+        "-q",
+        "-t",
+        "ecdsa",
+        "-b",
+        "384",
+        "-N",
+        "secret",
+        "-f",
+        str(site / "key"),
+    ]
     subprocess.run(words, input="y\n", text=True, check=True)
-    problem(checks.check_key_pair(site), "is not a key that Flower takes", "fedaux deploy key")
+    problem(
+        checks.check_key_pair(site),
+        "is not a key that Flower takes",
+        "fedaux deploy key",
+    )
 
 
 @pytest.fixture
 def flower(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Flower's own server with the deployment's certificate: its address, and its memory."""
+    """Flower's own server with the deployment's certificate: its address, and its
+    memory.
+    """
     import uvicorn
     from flwr.superlink.main import create_app
 
     made = create_app()
     made.state.enable_supernode_auth = True
-    tls = {"ssl_certfile": folder / "server" / "server.pem", "ssl_keyfile": folder / "server" / "server.key"}
+    tls = {
+        "ssl_certfile": folder / "server" / "server.pem",
+        "ssl_keyfile": folder / "server" / "server.key",
+    }
     address = unused_address()
-    running = uvicorn.Server(uvicorn.Config(made, port=int(address.split(":")[1]), log_level="error", **tls))
+    running = uvicorn.Server(
+        uvicorn.Config(made, port=int(address.split(":")[1]), log_level="error", **tls)
+    )
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()
     while not running.started:
@@ -61,7 +83,11 @@ def test_registered(flower: tuple[str, Any], site: Path) -> None:
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
     address, memory = flower
-    problem(check_registration(address, site / "ca.crt", site / "key"), "does not know this key", "rotate-key")
+    problem(
+        check_registration(address, site / "ca.crt", site / "key"),
+        "does not know this key",
+        "rotate-key",
+    )
     public = public_key_to_bytes(load_key(site / "key").public_key())
     node = memory.create_node("owner", "owner", public, 0)
     fine(check_registration(address, site / "ca.crt", site / "key"))
@@ -81,6 +107,8 @@ def test_a_site_that_is_in_order(flower: tuple[str, Any], site: Path) -> None:
     public = public_key_to_bytes(load_key(site / "key").public_key())
     memory.create_node("owner", "owner", public, 0)
     aim(site, address)
-    done = CliRunner().invoke(app, ["deploy", "check", str(site)], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, ["deploy", "check", str(site)], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     assert [line.split()[0] for line in done.output.splitlines()] == ["ok"] * 15

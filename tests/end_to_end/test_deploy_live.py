@@ -1,4 +1,6 @@
-"""The scripts for real, over TLS on this machine: a site comes up, takes part, comes back, and refuses others' code."""
+"""The scripts for real, over TLS on this machine: a site comes up, takes part, comes
+back, and refuses others' code.
+"""
 
 import os
 import shutil
@@ -21,7 +23,10 @@ from helpers.deployments import AWKWARD, LiveDeployment, playing, processes, unt
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("flower-superexec") is None, reason="needs Flower's programs on the path"),
+    pytest.mark.skipif(
+        shutil.which("flower-superexec") is None,
+        reason="needs Flower's programs on the path",
+    ),
 ]
 
 STRANGER = """
@@ -65,7 +70,8 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             assert made.run(1).wait(300) == 0
             assert "accuracy" in (server / "run.log").read_text()
             assert (server / "run" / "state.safetensors").is_file()
-            assert Config.load(server / "fedaux.toml").rounds > 1  # the override was one
+            # the override was one
+            assert Config.load(server / "fedaux.toml").rounds > 1
             assert "ε = 1 of 1 spent in 1 entry" in fedaux("check", site)
 
             stranger, told = tmp_path / "stranger", site / "supernode.log"
@@ -75,24 +81,45 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             text = text.replace("fedaux.runs.server_app:app", "stranger:server")
             text = text.replace("fedaux.flower.client_app:app", "stranger:client")
             (stranger / "pyproject.toml").write_text(text)
-            flower = {**os.environ, "FLWR_HOME": str(server / "flwr-home"), "FLWR_TELEMETRY_ENABLED": "0"}
+            flower = {
+                **os.environ,
+                "FLWR_HOME": str(server / "flwr-home"),
+                "FLWR_TELEMETRY_ENABLED": "0",
+            }
             words = ["flwr", "run", str(stranger), "fedaux", "--stream"]
-            done = subprocess.run(words, env=flower, capture_output=True, text=True, timeout=300, check=False)
+            done = subprocess.run(
+                words,
+                env=flower,
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
             assert "ANSWER 7" in done.stdout + done.stderr
             assert "carries files of its own: stranger.py" in told.read_text()
             assert not (site / "stolen").exists()
 
-            node = subprocess.run(["pgrep", "-P", str(script.pid)], capture_output=True, text=True, check=True)
+            node = subprocess.run(
+                ["pgrep", "-P", str(script.pid)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             os.kill(int(node.stdout), signal.SIGKILL)
-            until(lambda: told.read_text().count("SuperNode ID") == 2)  # may be refused for a minute, and is let in
+            # may be refused for a minute, and is let in
+            until(lambda: told.read_text().count("SuperNode ID") == 2)
             assert "it has ended; it starts again" in told.read_text()
         until(lambda: made.nodes()["berlin"].status == "offline")
 
 
-def test_whatever_fails_in_a_round_is_back_by_itself_and_the_run_is_completed(tmp_path: Path) -> None:
-    """Each process of the server and of a site is killed, and the link's database is locked, a round each.
+def test_whatever_fails_in_a_round_is_back_by_itself_and_the_run_is_completed(
+    tmp_path: Path,
+) -> None:
+    """Each process of the server and of a site is killed, and the link's database is
+    locked, a round each.
 
-    Nobody does anything: scripts start what has ended, and run.sh goes on with an app that is gone.
+    Nobody does anything: scripts start what has ended, and run.sh goes on with an app
+    that is gone.
     """
     with LiveDeployment(tmp_path / AWKWARD) as made:
         made.start("superlink.sh", "superexec.sh")
@@ -100,40 +127,72 @@ def test_whatever_fails_in_a_round_is_back_by_itself_and_the_run_is_completed(tm
         made.start_sites()
 
         def kill(folder: Path, word: str) -> None:
-            os.kill(min(processes(folder, word)), signal.SIGKILL)  # which has started the others
+            # which has started the others
+            os.kill(min(processes(folder, word)), signal.SIGKILL)
 
         def lock() -> None:
-            with closing(sqlite3.connect(made.server / "superlink.db", isolation_level=None)) as database:
+            with closing(
+                sqlite3.connect(made.server / "superlink.db", isolation_level=None)
+            ) as database:
                 until(lambda: locked(database))
                 time.sleep(45)
 
         faults = {
-            "a node is killed": lambda: kill(made.site("berlin"), "-m fedaux.deploy.supernode"),
-            "the link is killed": lambda: kill(made.server, "-m fedaux.deploy.superlink"),
+            "a node is killed": lambda: kill(
+                made.site("berlin"), "-m fedaux.deploy.supernode"
+            ),
+            "the link is killed": lambda: kill(
+                made.server, "-m fedaux.deploy.superlink"
+            ),
             "the link's database is locked": lock,
             "the app is killed": lambda: kill(made.server, "flwr-serverapp"),
-            "what starts apps is killed": lambda: kill(made.server, "-m fedaux.deploy.superexec"),
+            "what starts apps is killed": lambda: kill(
+                made.server, "-m fedaux.deploy.superexec"
+            ),
         }
-        run = made.run(len(faults) + 1, "federation.timeout=300; federation.connect_timeout=300")
+        run = made.run(
+            len(faults) + 1, "federation.timeout=300; federation.connect_timeout=300"
+        )
         for number, (name, fault) in enumerate(faults.items(), start=1):
             until(lambda number=number: trains(made, number), 900)  # type: ignore[misc]
             begun = time.monotonic()
             fault()
-            until(lambda number=number: made.status()[1]["finished_rounds"] >= number, 900)  # type: ignore[misc]
+            until(
+                lambda number=number: made.status()[1]["finished_rounds"] >= number, 900
+            )  # type: ignore[misc]
             print(f"{name}: the round is done {time.monotonic() - begun:.0f} s later")
         assert run.wait(900) == 0, (made.server / "run.log").read_text()
         state = RunState.load(made.server / "run")
-        assert [result.round for result in state.history] == list(range(1, len(faults) + 2))
-        print("sites in each round:", [len(result.client_metrics) for result in state.history])
+        assert [result.round for result in state.history] == list(
+            range(1, len(faults) + 2)
+        )
+        print(
+            "sites in each round:",
+            [len(result.client_metrics) for result in state.history],
+        )
         for name in made.sites:
-            assert len([entry for entry in read_account(made.site(name) / "vault")[1] if entry.steps]) == 1
+            assert (
+                len(
+                    [
+                        entry
+                        for entry in read_account(made.site(name) / "vault")[1]
+                        if entry.steps
+                    ]
+                )
+                == 1
+            )
         folders = [made.server, *(made.site(name) for name in made.sites)]
-    assert [processes(folder, "") for folder in folders] == [{}, {}, {}]  # nothing is left
+    # nothing is left
+    assert [processes(folder, "") for folder in folders] == [{}, {}, {}]
 
 
 def trains(made: LiveDeployment, number: int) -> bool:
     found = made.status()[1]
-    return bool(found["finished_rounds"] == number - 1 and found["phase"] == "train" and found["state"] == "running")
+    return bool(
+        found["finished_rounds"] == number - 1
+        and found["phase"] == "train"
+        and found["state"] == "running"
+    )
 
 
 def locked(database: sqlite3.Connection) -> bool:
@@ -145,7 +204,9 @@ def locked(database: sqlite3.Connection) -> bool:
 
 
 def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
-    """By name: a site joins, gets another key with which alone it is let in, and is shut out."""
+    """By name: a site joins, gets another key with which alone it is let in, and is
+    shut out.
+    """
     with LiveDeployment(tmp_path / AWKWARD) as made:
         folder, site = made.folder, made.site("berlin")
         with playing(made.server / "superlink.sh"):
@@ -154,7 +215,9 @@ def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
             assert set(made.nodes()) == {"berlin", "paris"}
             assert "rotate-key" in fedaux("add-site", folder, "oslo")
             fedaux("key", made.site("oslo"))
-            assert fingerprint((made.site("oslo") / "key.pub").read_bytes()) in fedaux("rotate-key", folder, "oslo")
+            assert fingerprint((made.site("oslo") / "key.pub").read_bytes()) in fedaux(
+                "rotate-key", folder, "oslo"
+            )
             statuses = {name: node.status for name, node in made.nodes().items()}
             assert statuses == dict.fromkeys(("berlin", "paris", "oslo"), "registered")
             with playing(made.site("oslo") / "supernode.sh"):
@@ -169,4 +232,5 @@ def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
                 until(lambda: made.nodes()["berlin"].status == "online")
             fedaux("renew", folder)
         made.start("superlink.sh")
-        assert set(made.nodes()) == {"berlin", "paris"}  # over TLS, with the new certificate
+        # over TLS, with the new certificate
+        assert set(made.nodes()) == {"berlin", "paris"}

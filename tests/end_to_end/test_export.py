@@ -1,4 +1,6 @@
-"""Graphs for ONNX Runtime give the network's own numbers; a trained run is exported to the bit."""
+"""Graphs for ONNX Runtime give the network's own numbers; a trained run is exported to
+the bit.
+"""
 
 import json
 from dataclasses import replace
@@ -23,15 +25,21 @@ from helpers.tiny import CNN, MLP, TINY_CONFIG
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     torch.set_num_threads(1)
-    return tiny_run(tmp_path_factory.mktemp("export"), replace(TINY_CONFIG, prototypes=(MLP, CNN)))
+    return tiny_run(
+        tmp_path_factory.mktemp("export"), replace(TINY_CONFIG, prototypes=(MLP, CNN))
+    )
 
 
 def card_of(folder: Path) -> dict:
     return json.loads((folder / "card.json").read_text())
 
 
-def test_onnx_gives_the_same_numbers_for_raw_images(result: FinishedRun, tmp_path: Path) -> None:
-    runtime = pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
+def test_onnx_gives_the_same_numbers_for_raw_images(
+    result: FinishedRun, tmp_path: Path
+) -> None:
+    runtime = pytest.importorskip(
+        "onnxruntime", reason="ONNX needs the extra fedaux[onnx]"
+    )
     images = open_data(TINY_CONFIG).test.gather(slice(0, 50))
     for folder in export_model(result.folder, tmp_path, onnx=True):
         session = runtime.InferenceSession(folder / "model.onnx")
@@ -40,11 +48,16 @@ def test_onnx_gives_the_same_numbers_for_raw_images(result: FinishedRun, tmp_pat
         assert probabilities == pytest.approx(model.predict(images), abs=1e-5)
         assert logits == pytest.approx(model.logits(images), abs=1e-4)
         told = model.card["onnx"]
-        assert (told["input"], told["dtype"], told["shape"]) == ("images", "uint8", ["batch", 8, 8, 1])
+        assert (told["input"], told["dtype"], told["shape"]) == (
+            "images",
+            "uint8",
+            ["batch", 8, 8, 1],
+        )
         assert told["largest_difference"] < 1e-4
         assert "onnxruntime.InferenceSession" in (folder / "README.md").read_text()
 
-    (folder, _) = export_model(result.folder, tmp_path)  # a graph of other weights must not stay
+    # a graph of other weights must not stay
+    (folder, _) = export_model(result.folder, tmp_path)
     assert not (folder / "model.onnx").exists()
     assert "onnx" not in card_of(folder)
     assert "onnxruntime" not in (folder / "README.md").read_text()
@@ -62,8 +75,14 @@ def test_every_image_network_can_be_written_as_onnx(name: str) -> None:
 
 def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
     pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
-    _, facts = to_onnx(build(PrototypeSpec("mlp"), (5,), 3, seed=0), RecordSpec("numbers", (5,)))
-    assert (facts["input"], facts["dtype"], facts["shape"]) == ("rows", "float32", ["batch", 5])
+    _, facts = to_onnx(
+        build(PrototypeSpec("mlp"), (5,), 3, seed=0), RecordSpec("numbers", (5,))
+    )
+    assert (facts["input"], facts["dtype"], facts["shape"]) == (
+        "rows",
+        "float32",
+        ["batch", 5],
+    )
 
     class Whimsical(nn.Module):
         width = 5
@@ -71,7 +90,10 @@ def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x if x.sum().item() > 0 else -x
 
-    with pytest.raises(OnnxError, match=r"this network cannot be written as ONNX .* Export without --onnx"):
+    with pytest.raises(
+        OnnxError,
+        match=r"this network cannot be written as ONNX .* Export without --onnx",
+    ):
         to_onnx(Prototype(Whimsical(), 3), RecordSpec("numbers", (5,)))
 
     class Fickle(nn.Module):

@@ -1,7 +1,9 @@
-"""Faults at every step of a private run, drawn at random: every round is paid for once, and the result is the same.
+"""Faults at every step of a private run, drawn at random: every round is paid for once,
+and the result is the same.
 
-Orders and replies are lost, clients are killed between any two writes and in the midst of training, answers come too
-late, and the server is killed and started again. Clients have budgets for exactly as many rounds as there are.
+Orders and replies are lost, clients are killed between any two writes and in the midst
+of training, answers come too late, and the server is killed and started again. Clients
+have budgets for exactly as many rounds as there are.
 """
 
 import random
@@ -17,7 +19,14 @@ from flwr.app import Error, Message
 
 from fedaux import Config, run
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    AuxConfig,
+    DataConfig,
+    FederationConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.privacy import account, dp_sgd
 from fedaux.privacy.account import BudgetStore, read_account
@@ -39,9 +48,15 @@ CONFIG = Config(
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(lr=0.02),
     privacy=PrivacyConfig(
-        epsilon=1.0, epsilon_total=8.0, private_training=True, sample_rate=1.0, embedding_dim=4, unsafe_seed=1
+        epsilon=1.0,
+        epsilon_total=8.0,
+        private_training=True,
+        sample_rate=1.0,
+        embedding_dim=4,
+        unsafe_seed=1,
     ),
-    federation=FederationConfig(quorum=1.0, timeout=0.01, retries=FAULTS),  # what is lost is asked for again
+    # what is lost is asked for again
+    federation=FederationConfig(quorum=1.0, timeout=0.01, retries=FAULTS),
 )
 
 
@@ -70,14 +85,20 @@ class Fuse:
 
 
 class Schedule:
-    """Draws faults until there were enough of them, and remembers of which kind they were.
+    """Draws faults until there were enough of them, and remembers of which kind they
+    were.
 
-    Each round gets its share. An order that was answered once is answered from the disk, and no process that does so
-    can be killed at its work: so a client is killed at an order that it has not yet answered, or not at all.
+    Each round gets its share. An order that was answered once is answered from the
+    disk, and no process that does so can be killed at its work: so a client is killed
+    at an order that it has not yet answered, or not at all.
     """
 
     def __init__(self, seed: int) -> None:
-        self.rng, self.done, self.answered = random.Random(seed), Counter[str](), set[tuple[int, int]]()
+        self.rng, self.done, self.answered = (
+            random.Random(seed),
+            Counter[str](),
+            set[tuple[int, int]](),
+        )
         self.client, self.server = Fuse(), Fuse()
 
     def draw(self, node: int, round_: int) -> str:
@@ -85,7 +106,8 @@ class Schedule:
             return ""
         if (node, round_) not in self.answered and self.rng.random() < 0.5:
             return "client killed"
-        late = ["too late"] if round_ else []  # a round may begin without a release, and is then another one
+        # a round may begin without a release, and is then another one
+        late = ["too late"] if round_ else []
         return self.rng.choice(["order lost", "reply lost", "server killed", *late])
 
 
@@ -101,7 +123,8 @@ class FaultyGrid(InProcessGrid):
 
     def _disturbed(self, message: Message) -> Message | None:
         plan, node = self.schedule, message.metadata.dst_node_id
-        round_ = int(str(message.content.config_records["fedaux"].get("round", 0)))  # 0: the release
+        # 0: the release
+        round_ = int(str(message.content.config_records["fedaux"].get("round", 0)))
         fault = plan.draw(node, round_)
         plan.done.update([fault] if fault else [])
         if fault == "order lost":
@@ -124,7 +147,11 @@ class FaultyGrid(InProcessGrid):
         if fault == "too late":
             return None
         lost = fault == "reply lost"
-        return Message(Error(plan.rng.choice([3, 8]), ""), reply_to=message) if lost else reply
+        return (
+            Message(Error(plan.rng.choice([3, 8]), ""), reply_to=message)
+            if lost
+            else reply
+        )
 
 
 @contextmanager
@@ -153,12 +180,22 @@ def start(folder: Path, cache: Path, schedule: Schedule) -> None:
 def outcome(folder: Path) -> tuple[Any, ...]:
     """All but times, bytes, and the orders that were sent twice."""
     state = RunState.load(folder)
-    history = [replace(one, seconds={}, bytes_sent=0, bytes_received=0, failures=()) for one in state.history]
+    history = [
+        replace(one, seconds={}, bytes_sent=0, bytes_received=0, failures=())
+        for one in state.history
+    ]
     weights = {
-        (label, name): array.tobytes() for label, found in state.weights.items() for name, array in found.items()
+        (label, name): array.tobytes()
+        for label, found in state.weights.items()
+        for name, array in found.items()
     }
-    releases = {client: one.arrays["values"].tolist() for client, one in state.releases.items()}
-    accounts = {client: replace(one, signature="") for client, one in state.accounts.items()}  # each vault has a key
+    releases = {
+        client: one.arrays["values"].tolist() for client, one in state.releases.items()
+    }
+    # each vault has a key
+    accounts = {
+        client: replace(one, signature="") for client, one in state.accounts.items()
+    }
     return state.round, history, weights, accounts, releases, state.last_round
 
 
@@ -196,7 +233,9 @@ def test_whatever_happens_each_round_is_paid_for_once_and_the_result_is_the_same
                 start(tmp_path / "run", whole / "cache", schedule)
                 break
         else:
-            pytest.fail(f"no budget is left for the rounds that are: {spent(tmp_path / 'run')}")
+            pytest.fail(
+                f"no budget is left for the rounds that are: {spent(tmp_path / 'run')}"
+            )
     assert schedule.done.total() == FAULTS
     assert min(schedule.done.values()) >= 3
     assert len(schedule.done) == 5

@@ -1,4 +1,6 @@
-"""The path of a person with a folder of images (docs/folder-of-images.md): four commands, a model that works."""
+"""The path of a person with a folder of images (docs/folder-of-images.md): four
+commands, a model that works.
+"""
 
 import json
 import os
@@ -13,7 +15,8 @@ from helpers.shared_data import ROOT as DATA
 from helpers.shared_data import needs
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "folder-of-images"
-MINUTES = 8  # of two cores; measured in processor time, which a busy machine does not change
+# of two cores; measured in processor time, which a busy machine does not change
+MINUTES = 8
 
 
 def commands() -> list[list[str]]:
@@ -23,16 +26,39 @@ def commands() -> list[list[str]]:
 
 @pytest.mark.slow
 @needs("pneumoniamnist_train.npz")
-def test_four_commands_lead_to_a_model_that_is_right_on_held_out_images(tmp_path: Path) -> None:
-    environment = {**os.environ, "FEDAUX_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    write = [sys.executable, str(EXAMPLE / "write_images.py"), str(DATA / "pneumoniamnist_train.npz")]
+def test_four_commands_lead_to_a_model_that_is_right_on_held_out_images(
+    tmp_path: Path,
+) -> None:
+    environment = {
+        **os.environ,
+        "FEDAUX_CACHE": str(tmp_path / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
+    write = [
+        sys.executable,
+        str(EXAMPLE / "write_images.py"),
+        str(DATA / "pneumoniamnist_train.npz"),
+    ]
     subprocess.run(write, cwd=tmp_path, check=True)
     assert len(list((tmp_path / "public").iterdir())) == 1700
     assert len(commands()) <= 4
     before, printed = os.times(), ""
     for words in commands():
-        call = [sys.executable, "-c", "from fedaux.cli import main; main()", *words[1:], "--json"]
-        done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        call = [
+            sys.executable,
+            "-c",
+            "from fedaux.cli import main; main()",
+            *words[1:],
+            "--json",
+        ]
+        done = subprocess.run(
+            call,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         printed = done.stdout
     spent = sum(os.times()[2:4]) - sum(before[2:4])

@@ -51,21 +51,37 @@ def test_the_first_ten_lines() -> None:
     pytest.importorskip("matplotlib")
     x, y, x_public, x_new = X, Y, PUBLIC, NEW
     result = fedaux.run(
-        "fedaux", data=(x, y), public=x_public, model=Net, clients=20, alpha=0.1, epsilon=1.0, rounds=2, **SHORT
+        "fedaux",
+        data=(x, y),
+        public=x_public,
+        model=Net,
+        clients=20,
+        alpha=0.1,
+        epsilon=1.0,
+        rounds=2,
+        **SHORT,
     )
     assert 0 <= result.accuracy <= 1
     assert isinstance(result.history, pandas.DataFrame)
     assert list(result.history.index) == [1, 2]
     assert result.history.accuracy.iloc[-1] == result.accuracy
     first, second = str(result.privacy).splitlines()
-    assert first.startswith("(1, 1e-05)-differentially private: certainty scores; it rests on your word that Net")
+    assert first.startswith(
+        "(1, 1e-05)-differentially private: certainty scores; it rests on your word "
+        "that Net"
+    )
     assert second.startswith("Not covered: local models")
     assert result.statement in result.privacy.full
     assert result.model.predict(x_new).shape == (10, 10)
-    assert np.array_equal(result.model.predict(x_new), result.model.predict(x_new.transpose(0, 3, 1, 2) / 255.0))
+    assert np.array_equal(
+        result.model.predict(x_new),
+        result.model.predict(x_new.transpose(0, 3, 1, 2) / 255.0),
+    )
     result.plot().save("curve.pdf")
     assert Path("curve.pdf").read_bytes().startswith(b"%PDF")
-    assert repr(result).startswith(f"FedAUX: accuracy {result.accuracy:.3f} after 2 rounds, 20 clients")
+    assert repr(result).startswith(
+        f"FedAUX: accuracy {result.accuracy:.3f} after 2 rounds, 20 clients"
+    )
     assert len(repr(result)) < 800
     card = result._repr_html_()
     assert f"{100 * result.accuracy:.1f} %" in unquote(card)  # on the curve
@@ -77,15 +93,30 @@ def test_the_first_ten_lines() -> None:
 def test_methods_side_by_side() -> None:
     mine = replace(fedaux.METHODS["fedaux"], label="Mine", weights="uniform")
     table = fedaux.compare(
-        ["fedavg+p", "scaffold+p", "fedaux", mine], data=(X, Y), public=PUBLIC, seeds=2, clients=3, rounds=1, **SHORT
+        ["fedavg+p", "scaffold+p", "fedaux", mine],
+        data=(X, Y),
+        public=PUBLIC,
+        seeds=2,
+        clients=3,
+        rounds=1,
+        **SHORT,
     )
     assert list(table.accuracy) == ["FedAVG+P", "SCAFFOLD+P", "FedAUX", "Mine"]
     assert all(arm.curves.shape == (2, 1) for arm in table.arms)
     assert not table.failures
     assert len(repr(table)) < 2000
-    assert all(label in repr(table) and label in table._repr_html_() for label in table.accuracy)
+    assert all(
+        label in repr(table) and label in table._repr_html_()
+        for label in table.accuracy
+    )
     again = fedaux.compare(
-        ["fedavg+p", "scaffold+p", "fedaux", mine], data=(X, Y), public=PUBLIC, seeds=2, clients=3, rounds=1, **SHORT
+        ["fedavg+p", "scaffold+p", "fedaux", mine],
+        data=(X, Y),
+        public=PUBLIC,
+        seeds=2,
+        clients=3,
+        rounds=1,
+        **SHORT,
     )
     assert again.folder == table.folder  # finished runs are only read
 
@@ -97,9 +128,19 @@ def test_a_head_from_folders() -> None:
             place.mkdir(parents=True, exist_ok=True)
             Image.fromarray(IMAGES[i, ..., 0]).save(place / f"{i}.png")
     head = fedaux.run(
-        "ridge+p", data="scans/", public="web/", model="resnet8", size=8, clients=3, rounds=1, pretrain={"epochs": 1}
+        "ridge+p",
+        data="scans/",
+        public="web/",
+        model="resnet8",
+        size=8,
+        clients=3,
+        rounds=1,
+        pretrain={"epochs": 1},
     ).save("head")
-    assert fedaux.Model.from_pretrained(head).predict(NEW.repeat(3, axis=3)).shape == (10, 10)
+    assert fedaux.Model.from_pretrained(head).predict(NEW.repeat(3, axis=3)).shape == (
+        10,
+        10,
+    )
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_same_call() -> None:
@@ -123,8 +164,16 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_call() -> None:
 
 def test_each_client_its_own_data_and_several_networks() -> None:
     parts = [(X[:200], Y[:200]), (X[200:300], Y[200:300]), (X[300:], Y[300:])]
-    result = fedaux.run("feddf+p", data=parts, public=PUBLIC, model=["cnn", Net], rounds=1, **SHORT)
-    records = sorted(metrics.records for metrics in result.state.history[-1].client_metrics.values())
-    assert records[0] < 110 < records[1] < 210 < records[2]  # a fifth is held out for tests
+    result = fedaux.run(
+        "feddf+p", data=parts, public=PUBLIC, model=["cnn", Net], rounds=1, **SHORT
+    )
+    records = sorted(
+        metrics.records for metrics in result.state.history[-1].client_metrics.values()
+    )
+    # a fifth is held out for tests
+    assert records[0] < 110 < records[1] < 210 < records[2]
     assert len(result.models) == 2
-    assert result.model is result.models[max(result.models, key=result.state.history[-1].accuracy.get)]  # type: ignore[arg-type]
+    assert (
+        result.model
+        is result.models[max(result.models, key=result.state.history[-1].accuracy.get)]
+    )  # type: ignore[arg-type]

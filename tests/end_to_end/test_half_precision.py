@@ -1,4 +1,6 @@
-"""Models that travel in half precision: half the bytes, and the same learning to rounding."""
+"""Models that travel in half precision: half the bytes, and the same learning to
+rounding.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,12 +29,19 @@ def test_a_model_read_from_half_precision_is_the_rounded_one(tmp_path: Path) -> 
     weights = flatten_state(model)
     load_state(model, to_half(weights))
     assert np.array_equal(
-        flatten_state(model)["parameters"], weights["parameters"].astype(np.float16).astype(np.float32)
+        flatten_state(model)["parameters"],
+        weights["parameters"].astype(np.float16).astype(np.float32),
     )
 
 
 def test_it_learns_as_well(tmp_path: Path) -> None:
-    whole, half = (run(c, tmp_path / str(i), cache=tmp_path / "cache") for i, c in enumerate((SMALL, HALF)))
+    whole, half = (
+        run(c, tmp_path / str(i), cache=tmp_path / "cache")
+        for i, c in enumerate((SMALL, HALF))
+    )
     assert half.accuracy == pytest.approx(whole.accuracy, abs=0.03)
     (label,) = whole.state.weights
-    assert not np.array_equal(whole.state.weights[label]["parameters"], half.state.weights[label]["parameters"])
+    assert not np.array_equal(
+        whole.state.weights[label]["parameters"],
+        half.state.weights[label]["parameters"],
+    )

@@ -1,4 +1,6 @@
-"""Linear mode: h0 stays frozen, its features are computed once, and only heads train, travel and are distilled."""
+"""Linear mode: h0 stays frozen, its features are computed once, and only heads train,
+travel and are distilled.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +28,10 @@ from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
 
-CNN, MLP = PrototypeSpec.of("cnn", width=8, features=16), PrototypeSpec.of("mlp", features=8)
+CNN, MLP = (
+    PrototypeSpec.of("cnn", width=8, features=16),
+    PrototypeSpec.of("mlp", features=8),
+)
 CONFIG = Config(
     rounds=2,
     head_only=True,
@@ -39,8 +44,13 @@ CONFIG = Config(
 
 
 def network_of(state: RunState, spec: PrototypeSpec):  # type: ignore[no-untyped-def]
-    """The whole network, put together again by hand: h0, and a head on its own features."""
-    model, arrays = build(spec, (1, 8, 8), 10, seed=9), state.standardisation[spec.label]
+    """The whole network, put together again by hand: h0, and a head on its own
+    features.
+    """
+    model, arrays = (
+        build(spec, (1, 8, 8), 10, seed=9),
+        state.standardisation[spec.label],
+    )
     load_state(model.features, state.extractors[spec.label])
     load_state(model.head, state.weights[spec.label])
     with torch.no_grad():
@@ -51,26 +61,46 @@ def network_of(state: RunState, spec: PrototypeSpec):  # type: ignore[no-untyped
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_heads_alone(method: str, tmp_path: Path) -> None:
-    local = replace(CONFIG.local, optimizer="sgd") if "scaffold" in method else CONFIG.local
-    state = run(replace(CONFIG, method=method, local=local), tmp_path / "run", cache=tmp_path / "cache").state
-    assert {label: len(arrays["parameters"]) for label, arrays in state.weights.items()} == {
+    local = (
+        replace(CONFIG.local, optimizer="sgd") if "scaffold" in method else CONFIG.local
+    )
+    state = run(
+        replace(CONFIG, method=method, local=local),
+        tmp_path / "run",
+        cache=tmp_path / "cache",
+    ).state
+    assert {
+        label: len(arrays["parameters"]) for label, arrays in state.weights.items()
+    } == {
         CNN.label: 10 * 17,
         MLP.label: 10 * 9,
     }
     assert state.prepared == {f"client-{i:03d}" for i in range(4)}
     assert not any(result.failures for result in state.history)
-    # the whole network, put together again, gives the accuracy that was reported for its head
+    # the whole network, put together again, gives the accuracy that was reported for
+    # its head
     for spec in CONFIG.prototypes:
         test = open_data(CONFIG).test
-        found = (predict(network_of(state, spec), test).argmax(axis=1) == test.labels).mean()
-        assert found == pytest.approx(state.history[-1].accuracy[spec.label], abs=1.5 / len(test))  # ties, rounded
+        found = (
+            predict(network_of(state, spec), test).argmax(axis=1) == test.labels
+        ).mean()
+        # ties, rounded
+        assert found == pytest.approx(
+            state.history[-1].accuracy[spec.label], abs=1.5 / len(test)
+        )
 
 
 @pytest.mark.parametrize("kind", ["standardised", "raw"])
-def test_a_head_on_features_learns_what_the_frozen_network_would(kind: str, tmp_path: Path) -> None:
-    """One client's update against plain PyTorch with every parameter of the extractor frozen."""
+def test_a_head_on_features_learns_what_the_frozen_network_would(
+    kind: str, tmp_path: Path
+) -> None:
+    """One client's update against plain PyTorch with every parameter of the extractor
+    frozen.
+    """
     local = replace(CONFIG.local, epochs=3)
-    config = replace(CONFIG, prototypes=(CNN,), method="fedavg+p", local=local, head_features=kind)
+    config = replace(
+        CONFIG, prototypes=(CNN,), method="fedavg+p", local=local, head_features=kind
+    )
     server, federation = set_up(config, tmp_path)
     state = initial_state(server)
     server.restore(state)
@@ -82,7 +112,10 @@ def test_a_head_on_features_learns_what_the_frozen_network_would(kind: str, tmp_
     load_state(model.head, state.weights[CNN.label])
     optimiser = torch.optim.Adam(model.head.parameters(), lr=1e-3)
     order = server.orders.train(state, "client-001")
-    generator, negatives = torch_stream(order.seed), server.public.aux.take(server.public.split.negatives)
+    generator, negatives = (
+        torch_stream(order.seed),
+        server.public.aux.take(server.public.split.negatives),
+    )
     for _ in range(3):
         for rows in torch.randperm(len(records), generator=generator).split(32):
             with torch.no_grad():
@@ -90,28 +123,42 @@ def test_a_head_on_features_learns_what_the_frozen_network_would(kind: str, tmp_
                 if kind == "standardised":
                     public = model.features(negatives.tensor())
                     deviation = public.std(0, correction=0)
-                    least = 0.01 * deviation.square().mean().sqrt()  # some features are dead
+                    # some features are dead
+                    least = 0.01 * deviation.square().mean().sqrt()
                     features = (features - public.mean(0)) / deviation.clamp(min=least)
-            loss = torch.nn.functional.cross_entropy(model.head(features), torch.from_numpy(records.labels[rows]))
+            loss = torch.nn.functional.cross_entropy(
+                model.head(features), torch.from_numpy(records.labels[rows])
+            )
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-    assert np.allclose(flatten_state(model.head)["parameters"], reply.weights["parameters"], atol=1e-5)
+    assert np.allclose(
+        flatten_state(model.head)["parameters"], reply.weights["parameters"], atol=1e-5
+    )
 
 
 def test_random_features_are_of_the_exported_network_too(tmp_path: Path) -> None:
-    """Trained, distilled and tested on them, and on clients that teach; the export is plain layers."""
+    """Trained, distilled and tested on them, and on clients that teach; the export is
+    plain layers.
+    """
     teachers = TeachersConfig(run_on="clients")
     config = replace(CONFIG, prototypes=(CNN,), random_features=50, teachers=teachers)
     result = run(config, tmp_path / "run", cache=tmp_path / "cache")
-    assert {name: array.shape for name, array in result.state.weights[CNN.label].items()} == {"parameters": (510,)}
-    model, test = Model.from_pretrained(export_model(result.folder)[0]), open_data(CONFIG).test
+    assert {
+        name: array.shape for name, array in result.state.weights[CNN.label].items()
+    } == {"parameters": (510,)}
+    model, test = (
+        Model.from_pretrained(export_model(result.folder)[0]),
+        open_data(CONFIG).test,
+    )
     right = float((model.predict(test.gather()).argmax(axis=1) == test.labels).mean())
     assert right == pytest.approx(result.accuracy, abs=1.5 / len(test))
     assert model.card["hidden"] == 50
 
 
-def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_path: Path) -> None:
+def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(
+    tmp_path: Path,
+) -> None:
     """Costs the round in which it is noticed, for that client alone."""
     config = replace(CONFIG, prototypes=(CNN,), method="fedavg+p", rounds=4)
     server, federation = set_up(config, tmp_path)
@@ -128,18 +175,29 @@ def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(tmp_p
 
     federation.ask = watched  # type: ignore[method-assign]
     state = run_rounds(server, federation, None, lambda state: None)
-    everybody, nobody = dict.fromkeys(server.clients, True), dict.fromkeys(server.clients, False)
+    everybody, nobody = (
+        dict.fromkeys(server.clients, True),
+        dict.fromkeys(server.clients, False),
+    )
     assert sent == [everybody, nobody, {**nobody, "client-002": True}, nobody]
-    assert [[failure.client for failure in result.failures] for result in state.history] == [[], ["client-002"], [], []]
+    assert [
+        [failure.client for failure in result.failures] for result in state.history
+    ] == [[], ["client-002"], [], []]
     assert state.history[1].failures[0].reason == Refusal.ORDER.description
 
 
 def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    whole = run(replace(CONFIG, rounds=3), tmp_path / "whole", cache=tmp_path / "cache").state
+    whole = run(
+        replace(CONFIG, rounds=3), tmp_path / "whole", cache=tmp_path / "cache"
+    ).state
     run(CONFIG, tmp_path / "cut", cache=tmp_path / "cache")
-    cut = run(replace(CONFIG, rounds=3), tmp_path / "cut", cache=tmp_path / "cache").state
+    cut = run(
+        replace(CONFIG, rounds=3), tmp_path / "cut", cache=tmp_path / "cache"
+    ).state
     for label, arrays in whole.weights.items():
-        assert arrays["parameters"].tobytes() == cut.weights[label]["parameters"].tobytes()
+        assert (
+            arrays["parameters"].tobytes() == cut.weights[label]["parameters"].tobytes()
+        )
 
 
 def set_up(config: Config, folder: Path):  # type: ignore[no-untyped-def]

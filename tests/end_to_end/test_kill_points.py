@@ -17,13 +17,28 @@ SCRIPT = Path(__file__).parents[1] / "helpers" / "kill_points.py"
 
 
 def outcome(folder: Path) -> tuple[Any, ...]:
-    """Everything but times and bytes: those of a phase that was repeated count twice, or not at all."""
+    """Everything but times and bytes: those of a phase that was repeated count twice,
+    or not at all.
+    """
     state = RunState.load(folder)
-    history = [replace(result, seconds={}, bytes_sent=0, bytes_received=0) for result in state.history]
+    history = [
+        replace(result, seconds={}, bytes_sent=0, bytes_received=0)
+        for result in state.history
+    ]
     weights = {
-        (label, name): array.tobytes() for label, arrays in state.weights.items() for name, array in arrays.items()
+        (label, name): array.tobytes()
+        for label, arrays in state.weights.items()
+        for name, array in arrays.items()
     }
-    return state.round, history, weights, state.accounts, state.awaiting_reply, state.prepared, state.last_round
+    return (
+        state.round,
+        history,
+        weights,
+        state.accounts,
+        state.awaiting_reply,
+        state.prepared,
+        state.last_round,
+    )
 
 
 def teachers(folder: Path) -> dict[str, bytes]:
@@ -45,7 +60,11 @@ STANDING = ["teachers.standing=true", "fraction=0.5"]
 def test_a_run_that_is_killed_anywhere_while_it_saves_goes_on_to_the_same_result(
     every: int, overrides: list[str], tmp_path: Path
 ) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "OMP_NUM_THREADS": "1",
+    }
     done = subprocess.run(
         [sys.executable, SCRIPT, tmp_path, str(every), *overrides],
         env=environment,
@@ -62,10 +81,13 @@ def test_a_run_that_is_killed_anywhere_while_it_saves_goes_on_to_the_same_result
         if number and (folder / HISTORY).is_file():
             assert outcome(folder) == whole, folder.name
             assert teachers(folder) == teachers(tmp_path / "whole"), folder.name
-            assert (folder / RELEASES).read_bytes() == (tmp_path / "whole" / RELEASES).read_bytes(), folder.name
+            assert (folder / RELEASES).read_bytes() == (
+                tmp_path / "whole" / RELEASES
+            ).read_bytes(), folder.name
             assert len((folder / HISTORY).read_bytes().splitlines()) == 2, folder.name
             last[kind] = max(last[kind], int(number))
-    # prepared, releases, two rounds: four states, and the start; history, releases and accounts between them
+    # prepared, releases, two rounds: four states, and the start; history, releases and
+    # accounts between them
     assert bool(teachers(tmp_path / "whole")) == bool(overrides)
     assert last["replace"] > max(0, 5 - every)
     assert last["torn"] > 6 - every

@@ -1,4 +1,6 @@
-"""Auxiliary data larger than the memory a process may have: mapped, read in blocks, never loaded."""
+"""Auxiliary data larger than the memory a process may have: mapped, read in blocks,
+never loaded.
+"""
 
 import os
 import subprocess
@@ -9,7 +11,8 @@ import numpy as np
 import pytest
 
 IMAGES = 200_000  # 614 MB
-ROOM = 450  # MB beyond what the process holds after its imports; its peak was 206 of them
+# MB beyond what the process holds after its imports; its peak was 206 of them
+ROOM = 450
 
 SCRIPT = f"""
 import resource, sys
@@ -40,16 +43,31 @@ except MemoryError:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA means what it says on Linux only")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="RLIMIT_DATA means what it says on Linux only"
+)
 def test_a_run_completes_where_the_auxiliary_data_do_not_fit(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    public = np.lib.format.open_memmap(tmp_path / "public.npy", mode="w+", dtype=np.uint8, shape=(IMAGES, 32, 32, 3))
+    public = np.lib.format.open_memmap(
+        tmp_path / "public.npy", mode="w+", dtype=np.uint8, shape=(IMAGES, 32, 32, 3)
+    )
     for start in range(0, IMAGES, 10_000):
-        public[start : start + 10_000] = rng.integers(0, 256, (1, 32, 32, 3), dtype=np.uint8)
+        public[start : start + 10_000] = rng.integers(
+            0, 256, (1, 32, 32, 3), dtype=np.uint8
+        )
     public.flush()
     del public
-    images, labels = rng.integers(0, 256, (300, 32, 32, 3), dtype=np.uint8), np.arange(300) % 3
-    np.savez(tmp_path / "private.npz", x=images[:200], y=labels[:200], x_test=images[200:], y_test=labels[200:])
+    images, labels = (
+        rng.integers(0, 256, (300, 32, 32, 3), dtype=np.uint8),
+        np.arange(300) % 3,
+    )
+    np.savez(
+        tmp_path / "private.npz",
+        x=images[:200],
+        y=labels[:200],
+        x_test=images[200:],
+        y_test=labels[200:],
+    )
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -57,6 +75,8 @@ def test_a_run_completes_where_the_auxiliary_data_do_not_fit(tmp_path: Path) -> 
         "FEDAUX_CACHE": str(tmp_path / "cache"),
     }
     program = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        program, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["1 3 []", "the data do not fit"]

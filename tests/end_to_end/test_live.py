@@ -11,9 +11,20 @@ from helpers.tiny import MLP, TINY
 def test_a_run_in_a_terminal_shows_all_that_matters(tmp_path: Path) -> None:
     on = console(terminal=True)
     with Live(on) as live:
-        result = run(Config.from_dict(TINY), tmp_path / "run", cache=tmp_path, on_progress=live.on_progress)
+        result = run(
+            Config.from_dict(TINY),
+            tmp_path / "run",
+            cache=tmp_path,
+            on_progress=live.on_progress,
+        )
     panel = shown(live)
-    for words in ("FedAUX", "digits: 3 clients", MLP.label, "2/2", f"{result.accuracy:.3f}"):
+    for words in (
+        "FedAUX",
+        "digits: 3 clients",
+        MLP.label,
+        "2/2",
+        f"{result.accuracy:.3f}",
+    ):
         assert words in panel
     assert f"{result.state.history[-1].effective_teachers:.1f} effective of 3" in panel
     assert "ε = 0.1, δ = 1e-05, 3 clients: scores only, models are not covered" in panel

@@ -1,4 +1,6 @@
-"""Another user of a site's machine gets none of its orders, nor the token of one that is being worked on."""
+"""Another user of a site's machine gets none of its orders, nor the token of one that
+is being worked on.
+"""
 
 import os
 import re
@@ -33,17 +35,37 @@ class Node:
     """A site's node with one order, which it gets when `order` is called."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port, site = folder, free_port(), deploy(folder / "d") / "sites" / "berlin"
-        (folder / "app.fab").write_bytes(build_fab_from_disk(folder / "d" / "server" / "app"))
-        settings = f'clients="berlin" config="{site / "site.toml"}" vault="{site / "vault"}"'
-        words = ["--insecure", "--superlink", "127.0.0.1:1", "--host", "127.0.0.1", "--port", str(self.port)]
+        self.folder, self.port, site = (
+            folder,
+            free_port(),
+            deploy(folder / "d") / "sites" / "berlin",
+        )
+        (folder / "app.fab").write_bytes(
+            build_fab_from_disk(folder / "d" / "server" / "app")
+        )
+        settings = (
+            f'clients="berlin" config="{site / "site.toml"}" vault="{site / "vault"}"'
+        )
+        words = [
+            "--insecure",
+            "--superlink",
+            "127.0.0.1:1",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+        ]
         paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         temporary = folder / "tmp"
         temporary.mkdir()
         temporary.chmod(0o1777)
         self.environment = {
-            **{name: text for name, text in os.environ.items() if not TOKEN.search(text.encode())},
+            **{
+                name: text
+                for name, text in os.environ.items()
+                if not TOKEN.search(text.encode())
+            },
             **SETTINGS,
             "PYTHONPATH": ":".join(paths),
             "PATH": programs,
@@ -52,7 +74,15 @@ class Node:
         }
         with (folder / "log").open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "helpers.lone_node", str(folder), *words, "--node-config", settings],
+                [
+                    sys.executable,
+                    "-m",
+                    "helpers.lone_node",
+                    str(folder),
+                    *words,
+                    "--node-config",
+                    settings,
+                ],
                 env=self.environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -72,9 +102,14 @@ class Node:
         return {pid: read(pid, "cmdline") for pid in self.family()}
 
     def family(self) -> list[int]:
-        found = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        found = [
+            int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()
+        ]
         return [
-            pid for pid in found if read(pid, "stat").rpartition(b")")[2].split()[3:4] == [b"%d" % self.process.pid]
+            pid
+            for pid in found
+            if read(pid, "stat").rpartition(b")")[2].split()[3:4]
+            == [b"%d" % self.process.pid]
         ]
 
 
@@ -100,7 +135,10 @@ def node() -> Iterator[Node]:
         Path(folder).chmod(0o755)
         started = Node(Path(folder))
         try:
-            until(lambda: b"superexec" in b"".join(started.command_lines().values()), started)
+            until(
+                lambda: b"superexec" in b"".join(started.command_lines().values()),
+                started,
+            )
             yield started
         finally:
             with suppress(ProcessLookupError):
@@ -109,7 +147,9 @@ def node() -> Iterator[Node]:
 
 
 def as_nobody(work: Callable[[], str]) -> str:
-    """What this function returns, or the name of its error, when another user of this machine calls it."""
+    """What this function returns, or the name of its error, when another user of this
+    machine calls it.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -130,9 +170,13 @@ def as_nobody(work: Callable[[], str]) -> str:
 
 
 def steal(client: RuntimeHttpClient) -> str:
-    """Ask for the site's next order until one comes or a second is over, as its own process does."""
+    """Ask for the site's next order until one comes or a second is over, as its own
+    process does.
+    """
     for _ in range(100):
-        reply = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+        reply = client.AcquireTask(
+            AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+        )
         if reply.token:
             return "an order and its token"
         time.sleep(0.01)
@@ -140,7 +184,9 @@ def steal(client: RuntimeHttpClient) -> str:
 
 
 def at_port(port: int) -> RuntimeHttpClient:
-    return RuntimeHttpClient.from_server_address(f"127.0.0.1:{port}", True, None, [SUPEREXEC])
+    return RuntimeHttpClient.from_server_address(
+        f"127.0.0.1:{port}", True, None, [SUPEREXEC]
+    )
 
 
 def at_socket(path: Path) -> SocketClient:
@@ -149,7 +195,9 @@ def at_socket(path: Path) -> SocketClient:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_user_gets_neither_orders_nor_tokens(node: Node) -> None:
-    """Any user of the machine could take an order at the port, or read its token in the list of processes."""
+    """Any user of the machine could take an order at the port, or read its token in the
+    list of processes.
+    """
     paths = list((node.folder / "tmp").glob("fedaux-*/runtime.sock"))
     seen: set[bytes] = set()
 
@@ -158,7 +206,8 @@ def test_another_user_gets_neither_orders_nor_tokens(node: Node) -> None:
         seen.update(lines.values(), (read(pid, "environ") for pid in lines))
         return bool(node.reply)
 
-    with ThreadPoolExecutor() as watching:  # before there is an order: it may be done while others ask for it
+    # before there is an order: it may be done while others ask for it
+    with ThreadPoolExecutor() as watching:
         watched = watching.submit(until, look, node)
         node.order()
         assert as_nobody(lambda: steal(at_port(node.port))).startswith("ConnectError")

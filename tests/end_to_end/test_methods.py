@@ -1,4 +1,6 @@
-"""Methods with hooks in whole runs: stopped and lost rounds, lost replies, private training, all with client state."""
+"""Methods with hooks in whole runs: stopped and lost rounds, lost replies, private
+training, all with client state.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -35,7 +37,9 @@ class Lossy:
             yield Failure(reply.client, "lost on its way") if lost else reply
 
 
-def go_on(problem: Problem, config: Config, folder: Path, loses: Loses = lambda update: False) -> RunState:
+def go_on(
+    problem: Problem, config: Config, folder: Path, loses: Loses = lambda update: False
+) -> RunState:
     """Start or resume a run in a folder, as `fedaux run` does."""
     server = make_server(config, cache=problem.folder / "cache")
     federation = Lossy(in_process(problem.site(config), folder), loses)
@@ -43,41 +47,60 @@ def go_on(problem: Problem, config: Config, folder: Path, loses: Loses = lambda 
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fedavgm"])
-def test_a_stopped_run_and_a_lost_round_end_in_the_same_bits(tmp_path: Path, method: str) -> None:
+def test_a_stopped_run_and_a_lost_round_end_in_the_same_bits(
+    tmp_path: Path, method: str
+) -> None:
     problem = Problem.at(tmp_path)
     config = problem.config(method)
     undisturbed = go_on(problem, config, tmp_path / "undisturbed")
     folder = tmp_path / "disturbed"
     go_on(problem, replace(config, rounds=2), folder)  # stopped after two rounds
-    for _ in range(2):  # clients train for the third, and keep what they learned; nobody hears of it
+    # clients train for the third, and keep what they learned; nobody hears of it
+    for _ in range(2):
         with pytest.raises(QuorumError):
             go_on(problem, config, folder, lambda update: update.round == 3)
     resumed = go_on(problem, config, folder)
     assert resumed.round == 4
     assert np.array_equal(parameters(undisturbed), parameters(resumed))
     for label, kept in undisturbed.method_state.items():
-        assert all(np.array_equal(array, resumed.method_state[label][name]) for name, array in kept.items())
+        assert all(
+            np.array_equal(array, resumed.method_state[label][name])
+            for name, array in kept.items()
+        )
 
 
 def test_control_variates_stay_in_step_when_replies_are_lost(tmp_path: Path) -> None:
-    """c is the mean of the c_i that the server has heard of; a client whose reply was lost goes back to that one."""
+    """c is the mean of the c_i that the server has heard of; a client whose reply was
+    lost goes back to that one.
+    """
     problem = Problem.at(tmp_path)
     config = replace(problem.config("scaffold"), rounds=8)
     folder = tmp_path / "run"
     state = go_on(
-        problem, config, folder, lambda update: (len(update.client) + update.round + ord(update.client)) % 3 == 0
+        problem,
+        config,
+        folder,
+        lambda update: (
+            (len(update.client) + update.round + ord(update.client)) % 3 == 0
+        ),
     )
     assert sum(len(result.failures) for result in state.history) >= 3
     (kept,) = state.method_state.values()
     own = {}
     for client in SIZES:
-        states = ClientState(folder / "clients" / client, client, config.run_id, "plain")
-        own[client] = states.load(state.last_round.get(client, 0)).get("c", np.zeros_like(kept["c"]))
+        states = ClientState(
+            folder / "clients" / client, client, config.run_id, "plain"
+        )
+        own[client] = states.load(state.last_round.get(client, 0)).get(
+            "c", np.zeros_like(kept["c"])
+        )
     assert sum(bool(array.any()) for array in own.values()) >= 4
     assert np.allclose(kept["c"], sum(own.values()) / len(SIZES), atol=1e-6)
 
 
-def test_a_method_of_ones_own_against_its_equations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_of_ones_own_against_its_equations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """FedExP of examples/own-method, its step size written out."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     problem, epsilon = Problem.at(tmp_path), 0.01
@@ -85,10 +108,15 @@ def test_a_method_of_ones_own_against_its_equations(tmp_path: Path, monkeypatch:
     naive, rates = Naive(problem, config), []
     theta = naive.start
     for round_ in naive.rounds:
-        moves = [naive.train(theta, client, round_)[0] - theta for client in naive.sampled(round_)]
+        moves = [
+            naive.train(theta, client, round_)[0] - theta
+            for client in naive.sampled(round_)
+        ]
         mean = sum(moves) / len(moves)
         squares = sum(np.linalg.norm(move) ** 2 for move in moves)
-        rates.append(max(1.0, squares / (2 * len(moves) * (np.linalg.norm(mean) ** 2 + epsilon))))
+        rates.append(
+            max(1.0, squares / (2 * len(moves) * (np.linalg.norm(mean) ** 2 + epsilon)))
+        )
         theta = theta + rates[-1] * mean
     assert max(rates) > 1.1  # else it would be FedAVG
     assert np.allclose(parameters(problem.run(config)), theta, rtol=0, atol=2e-6)
@@ -106,9 +134,25 @@ PRIVATE = {
 
 
 @pytest.mark.parametrize(
-    "method", ["scaffold", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fednova", "fedadam"))]
+    "method",
+    [
+        "scaffold",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("fednova", "fedadam")
+        ),
+    ],
 )
-def test_private_training_stays_private_under_any_method(tmp_path: Path, method: str) -> None:
-    result = run(Config.from_dict({**PRIVATE, "method": method}), tmp_path / "run", cache=tmp_path / "cache")
-    assert "The local models of this run are (8, 1e-05)-differentially private" in result.statement
+def test_private_training_stays_private_under_any_method(
+    tmp_path: Path, method: str
+) -> None:
+    result = run(
+        Config.from_dict({**PRIVATE, "method": method}),
+        tmp_path / "run",
+        cache=tmp_path / "cache",
+    )
+    assert (
+        "The local models of this run are (8, 1e-05)-differentially private"
+        in result.statement
+    )
     assert not result.state.history[-1].failures

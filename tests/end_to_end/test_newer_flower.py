@@ -1,5 +1,6 @@
-"""The newest Flower that fedaux allows, beside the oldest, which all other tests have: a whole deployment, and the way
-back from it."""
+"""The newest Flower that fedaux allows, beside the oldest, which all other tests have:
+a whole deployment, and the way back from it.
+"""
 
 import os
 import subprocess
@@ -14,7 +15,8 @@ from helpers.deployments import LiveDeployment, playing, processes, until
 
 NEWER = os.environ.get("FEDAUX_NEWER_FLOWER", "")
 pytestmark = pytest.mark.skipif(
-    not NEWER, reason="FEDAUX_NEWER_FLOWER names no folder: pip install --no-deps --target FOLDER 'flwr==1.42.*'"
+    not NEWER,
+    reason="FEDAUX_NEWER_FLOWER names no folder: pip install --no-deps --target FOLDER 'flwr==1.42.*'",
 )
 SITES = ("berlin", "paris", "rome")
 UNITS = ("flower_patches", "quotas", "superlink", "supernode", "run_control")
@@ -27,18 +29,40 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     paths = {"older": usual, "newer": f"{NEWER}:{usual}"}
     seen = {}
     for name, path in paths.items():
-        words = [sys.executable, "-c", "from importlib.metadata import version; print(version('flwr'))"]
+        words = [
+            sys.executable,
+            "-c",
+            "from importlib.metadata import version; print(version('flwr'))",
+        ]
         environment = {**os.environ, "PYTHONPATH": path}
-        seen[name] = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+        seen[name] = subprocess.run(
+            words, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
     assert (seen["older"][:5], seen["newer"][:5]) == ("1.41.", "1.42.")
     return paths
 
 
-def test_each_change_to_flower_is_in_effect_in_the_newer_one(versions: dict[str, str]) -> None:
-    files = [str(Path(__file__).parents[1] / "unit" / "deploy" / f"test_{name}.py") for name in UNITS]
+def test_each_change_to_flower_is_in_effect_in_the_newer_one(
+    versions: dict[str, str],
+) -> None:
+    files = [
+        str(Path(__file__).parents[1] / "unit" / "deploy" / f"test_{name}.py")
+        for name in UNITS
+    ]
     environment = {**os.environ, "PYTHONPATH": versions["newer"]}
-    words = [sys.executable, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", *files]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-m",
+        "not slow",
+        "-p",
+        "no:cacheprovider",
+        *files,
+    ]
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -54,7 +78,12 @@ def test_three_sites_take_part_also_one_that_was_not_upgraded(
         monkeypatch.setenv("PYTHONPATH", versions["newer"])
         made.start_sites("berlin", "paris")
         run, apps = made.run(1), set[str]()
-        until(lambda: apps.update(processes(made.server, "flwr-serverapp").values()) or run.poll() is not None)
+        until(
+            lambda: (
+                apps.update(processes(made.server, "flwr-serverapp").values())
+                or run.poll() is not None
+            )
+        )
         assert run.returncode == 0, (made.server / "run.log").read_text()
         told = {site["name"]: site["versions"] for site in made.status()[1]["sites"]}
     assert apps
@@ -69,7 +98,9 @@ def test_three_sites_take_part_also_one_that_was_not_upgraded(
 
 
 @pytest.mark.slow
-def test_a_backup_is_the_way_back(tmp_path: Path, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_is_the_way_back(
+    tmp_path: Path, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The newer Flower changes the database when it opens it, for good."""
     archive = tmp_path / "before.tar.gz"
     made = LiveDeployment(tmp_path / "d", SITES)

@@ -1,7 +1,9 @@
-"""One server: a Flower app with the drop-in strategy and a run of this package end in the same global weights.
+"""One server: a Flower app with the drop-in strategy and a run of this package end in
+the same global weights.
 
-Both train the same network on the same parts of the digits, from the same start, in the same batches; releases are
-seeded. The own server knows the network by its registered name, the app brings it along.
+Both train the same network on the same parts of the digits, from the same start, in the
+same batches; releases are seeded. The own server knows the network by its registered
+name, the app brings it along.
 """
 
 import json
@@ -21,7 +23,13 @@ from fedaux.audit.site import with_own_sends
 from fedaux.client.training import train_local
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    DataConfig,
+    FederationConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.federated import open_data
 from fedaux.flower import FedAUX, add_release_handler
@@ -60,7 +68,13 @@ class Features(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 16))
+        self.body = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(64, 32),
+            nn.BatchNorm1d(32),
+            nn.ReLU(),
+            nn.Linear(32, 16),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.body(x))
@@ -93,11 +107,16 @@ def own_run(config: Config, folder: Path) -> tuple[RunState, RunState]:
     """(before the first round, after the last)."""
     server = make_server(config, cache=folder / "cache")
     start = initial_state(server)
-    settings = {"config": json.dumps(with_own_sends(config).to_dict()), "vault": str(folder / "own")}
+    settings = {
+        "config": json.dumps(with_own_sends(config).to_dict()),
+        "vault": str(folder / "own"),
+    }
     grid = InProcessGrid(own_app, len(NODES), {})
     for context, name in zip(grid._contexts.values(), NODES, strict=True):
         context.node_config.update({**settings, "clients": name})
-    federation = GridFederation(grid, {name: int(name) for name in NODES}, bounds=bound_function(server.scorer))
+    federation = GridFederation(
+        grid, {name: int(name) for name in NODES}, bounds=bound_function(server.scorer)
+    )
     return start, run_rounds(server, federation, start, lambda state: None)
 
 
@@ -107,30 +126,55 @@ def own_data(config: Config, context: Context) -> tuple[Tensor, Tensor]:
 
 
 def make_app(config: Config, vault: Path) -> ClientApp:
-    """As an app may be that knows nothing of fedaux but its training loop and its handler."""
+    """As an app may be that knows nothing of fedaux but its training loop and its
+    handler.
+    """
     app, privacy = ClientApp(), config.privacy
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         records, model = UserRecords.of(*own_data(config, context)), Net()
         model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-        name, round_ = NODES[int(context.node_config["partition-id"])], message.content["config"]["server-round"]
+        name, round_ = (
+            NODES[int(context.node_config["partition-id"])],
+            message.content["config"]["server-round"],
+        )
         seed, local = derive_seed(config.seed, "batches", name, round_), config.local
         steps: dict[str, Any] = {"epochs": local.epochs, "batch_size": local.batch_size}
         with seeded_torch(seed):
             optimizer = Optimizer(lr=local.lr)
-            loss = train_local(model, records, **steps, optimizer=optimizer, generator=torch_stream(seed)).loss
+            loss = train_local(
+                model,
+                records,
+                **steps,
+                optimizer=optimizer,
+                generator=torch_stream(seed),
+            ).loss
         metrics = MetricRecord({"num-examples": len(records), "loss": loss})
         arrays = ArrayRecord(model.state_dict())
-        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+        return Message(
+            RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message
+        )
 
-    budget: dict[str, Any] = {"epsilon": privacy.epsilon, "unsafe_seed": privacy.unsafe_seed, "scorer": privacy.scorer}
+    budget: dict[str, Any] = {
+        "epsilon": privacy.epsilon,
+        "unsafe_seed": privacy.unsafe_seed,
+        "scorer": privacy.scorer,
+    }
     budget["embedding_dim"] = privacy.embedding_dim
-    add_release_handler(app, model=Net, data=lambda context: own_data(config, context), vault=vault, **budget)
+    add_release_handler(
+        app,
+        model=Net,
+        data=lambda context: own_data(config, context),
+        vault=vault,
+        **budget,
+    )
     return app
 
 
-def drop_in_run(config: Config, start: RunState, folder: Path) -> tuple[FedAUX, nn.Module]:
+def drop_in_run(
+    config: Config, start: RunState, folder: Path
+) -> tuple[FedAUX, nn.Module]:
     """(the strategy after the last round, the global model)."""
     model = Net()
     load_state(model, start.weights["model"])
@@ -150,37 +194,57 @@ def drop_in_run(config: Config, start: RunState, folder: Path) -> tuple[FedAUX, 
         fraction_evaluate=0.0,
     )
     grid = InProcessGrid(make_app(config, folder / "app"), len(NODES), {})
-    result = strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()), num_rounds=config.rounds)
+    result = strategy.start(
+        grid=grid,
+        initial_arrays=ArrayRecord(model.state_dict()),
+        num_rounds=config.rounds,
+    )
     model.load_state_dict(result.arrays.to_torch_state_dict())
     return strategy, model
 
 
 VARIANTS = {
     "defaults": CONFIG,
-    "certainty": replace(CONFIG, teachers=TeachersConfig(weights="certainty", max_share=0.4)),
-    "mean-embedding": replace(CONFIG, privacy=replace(CONFIG.privacy, scorer="mean-embedding")),
+    "certainty": replace(
+        CONFIG, teachers=TeachersConfig(weights="certainty", max_share=0.4)
+    ),
+    "mean-embedding": replace(
+        CONFIG, privacy=replace(CONFIG.privacy, scorer="mean-embedding")
+    ),
 }
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_drop_in_and_own_server_end_in_the_same_weights(variant: str, tmp_path: Path) -> None:
+def test_drop_in_and_own_server_end_in_the_same_weights(
+    variant: str, tmp_path: Path
+) -> None:
     config = VARIANTS[variant]
     start, own = own_run(config, tmp_path)
     strategy, model = drop_in_run(config, start, tmp_path)
     assert not any(result.failures for result in own.history)
-    assert [sorted(result.client_metrics) for result in strategy.state.history] == [list(NODES)] * 2
+    assert [sorted(result.client_metrics) for result in strategy.state.history] == [
+        list(NODES)
+    ] * 2
     for node, release in own.releases.items():
-        assert np.array_equal(strategy.releases[node].arrays["values"], release.arrays["values"])
+        assert np.array_equal(
+            strategy.releases[node].arrays["values"], release.arrays["values"]
+        )
     found, expected = strategy.state.weights["model"], own.weights["model"]
     assert found.keys() == expected.keys() == {"parameters", "buffers", "counters"}
     for name, array in expected.items():
         assert np.abs(found[name] - array).max() <= 1e-5
-        assert np.abs(array - start.weights["model"][name]).max() > 1e-2  # and it is not where it began
+        # and it is not where it began
+        assert np.abs(array - start.weights["model"][name]).max() > 1e-2
     assert {name: tensor.shape for name, tensor in model.state_dict().items()} == {
         name: tensor.shape for name, tensor in Net().state_dict().items()
     }
     for one, other in zip(strategy.state.history, own.history, strict=True):
         assert one.distill_loss == pytest.approx(other.distill_loss, rel=1e-4)
-        assert one.effective_teachers == pytest.approx(other.effective_teachers, rel=1e-4)
-        assert one.largest_teacher == (other.largest_teacher[0], pytest.approx(other.largest_teacher[1], rel=1e-4))
+        assert one.effective_teachers == pytest.approx(
+            other.effective_teachers, rel=1e-4
+        )
+        assert one.largest_teacher == (
+            other.largest_teacher[0],
+            pytest.approx(other.largest_teacher[1], rel=1e-4),
+        )
     assert strategy.state.ledger.statement() == own.ledger.statement()

@@ -1,5 +1,6 @@
-"""An operator of a real federation: what the status, the metrics and the logs say while it runs, when it is stuck,
-and when it was killed; promtool on the alerts."""
+"""An operator of a real federation: what the status, the metrics and the logs say while
+it runs, when it is stuck, and when it was killed; promtool on the alerts.
+"""
 
 import json
 import os
@@ -25,16 +26,29 @@ def events(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("flower-superexec") is None, reason="needs Flower's programs on the path")
+@pytest.mark.skipif(
+    shutil.which("flower-superexec") is None,
+    reason="needs Flower's programs on the path",
+)
 def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
     metrics_port = free_port()
 
     def metrics() -> dict[str, float]:
-        lines = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=60).text.splitlines()
-        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+        lines = httpx.get(
+            f"http://127.0.0.1:{metrics_port}/metrics", timeout=60
+        ).text.splitlines()
+        return {
+            name: float(value)
+            for name, _, value in (
+                line.rpartition(" ") for line in lines if line[0] != "#"
+            )
+        }
 
     def kill_app() -> None:
-        os.kill(json.loads((made.server / "run" / "status.json").read_text())["pid"], signal.SIGKILL)
+        os.kill(
+            json.loads((made.server / "run" / "status.json").read_text())["pid"],
+            signal.SIGKILL,
+        )
 
     def reached(state: str, rounds: int = 0) -> Callable[[], bool]:
         def reached() -> bool:
@@ -45,13 +59,17 @@ def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
 
     with LiveDeployment(tmp_path / AWKWARD) as made:
         env = made.server / "server.env"
-        env.write_text(env.read_text().replace("METRICS_PORT=9464", f"METRICS_PORT={metrics_port}"))
+        env.write_text(
+            env.read_text().replace("METRICS_PORT=9464", f"METRICS_PORT={metrics_port}")
+        )
         assert made.status()[0] == 1  # nobody answers
         made.start("superlink.sh", "superexec.sh", "metrics.sh")
         made.register()
         code, found = made.status()
         assert (code, found["state"], found["problems"]) == (0, "none", [])
-        assert {site["name"]: site["connection"] for site in found["sites"]} == dict.fromkeys(SITES, "registered")
+        assert {
+            site["name"]: site["connection"] for site in found["sites"]
+        } == dict.fromkeys(SITES, "registered")
         made.start_sites()
 
         run = made.run(4)
@@ -60,7 +78,9 @@ def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
         assert (found["round"] >= 2, found["rounds"], found["link"]) == (True, 4, True)
         assert found["last_seconds"]["train"] > 0
         assert found["bytes_sent"] > found["bytes_received"] > 0
-        assert [site["replies"] >= 2 and site["epsilon"] <= 1.0 for site in found["sites"]] == [True, True]
+        assert [
+            site["replies"] >= 2 and site["epsilon"] <= 1.0 for site in found["sites"]
+        ] == [True, True]
         now = metrics()
         assert now['fedaux_run_state{state="running"}'] == now["fedaux_link_up"] == 1
         assert now["fedaux_rounds_total"] >= 1
@@ -73,7 +93,9 @@ def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
         until(reached("failed"))
         code, found = made.status()
         assert code == 1
-        assert re.search(r"failed after round \d: the server's process is gone", found["problems"][0])
+        assert re.search(
+            r"failed after round \d: the server's process is gone", found["problems"][0]
+        )
         assert metrics()['fedaux_run_state{state="failed"}'] == 1
 
         run = made.run(4)
@@ -89,18 +111,35 @@ def test_a_federation_that_runs_and_is_killed(tmp_path: Path) -> None:
         until(reached("running", rounds=5), 600)
         flower = {**os.environ, "FLWR_HOME": str(made.server / "flwr-home")}
         number = str(made.status()[1]["flower_run"])
-        subprocess.run(["flwr", "stop", number, "fedaux"], env=flower, check=True, timeout=120, capture_output=True)
+        subprocess.run(
+            ["flwr", "stop", number, "fedaux"],
+            env=flower,
+            check=True,
+            timeout=120,
+            capture_output=True,
+        )
         until(reached("stopped"))
         code, found = made.status()
         assert code == 1
         assert "the run was stopped after round" in found["problems"][0]
-    told = [(row["event"], row["round"], row["site"]) for row in events(made.server / "log" / "server.jsonl")]
+    told = [
+        (row["event"], row["round"], row["site"])
+        for row in events(made.server / "log" / "server.jsonl")
+    ]
     for name in SITES:
         assert {("reply", number, name) for number in range(1, 6)} <= set(told)
         answered = events(made.site(name) / "log" / "site.jsonl")
         assert {row["task"] for row in answered} == {"hello", "prepare", "train"}
-        assert {(row["event"], row["site"]) for row in answered} == {("order-answered", name)}
-        assert {row["round"] for row in answered if row["task"] == "train"} >= {1, 2, 3, 4, 5}
+        assert {(row["event"], row["site"]) for row in answered} == {
+            ("order-answered", name)
+        }
+        assert {row["round"] for row in answered if row["task"] == "train"} >= {
+            1,
+            2,
+            3,
+            4,
+            5,
+        }
     assert "run-finished" in [event for event, _, _ in told]
 
 
@@ -168,11 +207,19 @@ tests:
 """
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian: prometheus)")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool (Debian: prometheus)"
+)
 def test_prometheus_takes_the_alerts_and_they_fire(tmp_path: Path) -> None:
     for name, text in monitoring_files().items():
         (tmp_path / name).write_text(text)
     (tmp_path / "test.yml").write_text(RULES_TEST)
     for words in (["check", "config", "prometheus.yml"], ["test", "rules", "test.yml"]):
-        done = subprocess.run(["promtool", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["promtool", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr

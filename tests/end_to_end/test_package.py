@@ -1,4 +1,6 @@
-"""What is shipped: a wheel and an sdist that hold all they need and work where there is no checkout."""
+"""What is shipped: a wheel and an sdist that hold all they need and work where there is
+no checkout.
+"""
 
 import os
 import subprocess
@@ -16,14 +18,24 @@ ROOT = Path(__file__).parents[2]
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(wheel, sdist), the wheel made from the sdist, from the files that git knows."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
     for name in filter(None, listed.decode().split("\0")):
         target = source / name
         if (ROOT / name).is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((ROOT / name).read_bytes())
     subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)],
+        [
+            sys.executable,
+            "-m",
+            "build",
+            "--no-isolation",
+            "--outdir",
+            str(out),
+            str(source),
+        ],
         check=True,
         capture_output=True,
     )
@@ -31,11 +43,17 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return wheel, sdist
 
 
-def test_the_wheel_has_every_module_and_what_they_read(built: tuple[Path, Path]) -> None:
+def test_the_wheel_has_every_module_and_what_they_read(
+    built: tuple[Path, Path],
+) -> None:
     wheel, sdist = built
     with zipfile.ZipFile(wheel) as archive:
         inside = {name for name in archive.namelist() if name.startswith("fedaux/")}
-        metadata = next(archive.read(name).decode() for name in archive.namelist() if name.endswith("METADATA"))
+        metadata = next(
+            archive.read(name).decode()
+            for name in archive.namelist()
+            if name.endswith("METADATA")
+        )
     source = ROOT / "src"
     wanted = {
         str(path.relative_to(source))
@@ -49,24 +67,48 @@ def test_the_wheel_has_every_module_and_what_they_read(built: tuple[Path, Path])
 
 
 @pytest.mark.slow
-def test_a_newcomer_without_the_checkout(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_newcomer_without_the_checkout(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
     """A fresh environment, the wheel with its extras, and the demo up to its report."""
     wheel, _ = built
-    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }
     environment |= {"OMP_NUM_THREADS": "1", "FEDAUX_CACHE": str(tmp_path / "cache")}
 
     def do(*words: object) -> str:
         done = subprocess.run(
-            list(map(str, words)), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            list(map(str, words)),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         return done.stdout
 
     do(sys.executable, "-m", "venv", tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
-    pinned = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")]
+    pinned = [
+        line
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if line.startswith("torch==")
+    ]
     do(python, "-m", "pip", "install", "--quiet", *pinned)
-    do(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
+    do(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--constraint",
+        ROOT / "constraints.txt",
+        wheel,
+    )
     do(python, "-m", "pip", "check")
     fedaux = tmp_path / "venv" / "bin" / "fedaux"
     do(fedaux, "demo")
@@ -75,5 +117,12 @@ def test_a_newcomer_without_the_checkout(built: tuple[Path, Path], tmp_path: Pat
     do(fedaux, "init", "model")
     do(fedaux, "run", "model.toml")
     extras = "parquet,text,simulation,onnx,tensorboard,mlflow,wandb"
-    words = ("install", "--dry-run", "--quiet", "--constraint", ROOT / "constraints.txt", f"{wheel}[{extras}]")
+    words = (
+        "install",
+        "--dry-run",
+        "--quiet",
+        "--constraint",
+        ROOT / "constraints.txt",
+        f"{wheel}[{extras}]",
+    )
     do(python, "-m", "pip", *words)

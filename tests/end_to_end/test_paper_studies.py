@@ -1,4 +1,6 @@
-"""Every study of the paper, as `fedaux study NAME` runs it without any download; and the data of the longer ones."""
+"""Every study of the paper, as `fedaux study NAME` runs it without any download; and
+the data of the longer ones.
+"""
 
 import json
 from pathlib import Path
@@ -20,7 +22,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_runs(
-    name: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("FEDAUX_CACHE", str(cache))
     assert fedaux(monkeypatch, "study", name, "--out", tmp_path / name, "--json") == 0
@@ -30,15 +36,29 @@ def test_a_study_runs(
         assert len(found["arms"]) == len(STUDIES[name].sweep("smoke").arms)
         assert (tmp_path / name / "report.html").is_file()
     if name in FILES:
-        assert (tmp_path / name / FILES[name]).read_text().startswith("|" if name != "toys" else "Iris")
+        assert (
+            (tmp_path / name / FILES[name])
+            .read_text()
+            .startswith("|" if name != "toys" else "Iris")
+        )
     if name == "leakage":
         assert len(list((tmp_path / name).glob("leakage-*.png"))) == len(found["arms"])
 
 
-@needs("cifar10_train.webp.npz", "tinyimagenet32_24k.webp.npz", "fashion_mnist_train.npz", "mnist_train.npz")
-@pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if not study.alone])
+@needs(
+    "cifar10_train.webp.npz",
+    "tinyimagenet32_24k.webp.npz",
+    "fashion_mnist_train.npz",
+    "mnist_train.npz",
+)
+@pytest.mark.parametrize(
+    "name", [name for name, study in STUDIES.items() if not study.alone]
+)
 def test_data_of_a_study_that_takes_minutes_can_be_read(name: str) -> None:
-    configs = {(arm.config.data, arm.config.aux): arm.config for arm in STUDIES[name].sweep("cpu").arms}
+    configs = {
+        (arm.config.data, arm.config.aux): arm.config
+        for arm in STUDIES[name].sweep("cpu").arms
+    }
     assert configs
     for config in configs.values():
         found = open_data(config)

@@ -1,4 +1,6 @@
-"""The private head, as a method and as a start: good before anybody has trained, at the budget of one release."""
+"""The private head, as a method and as a start: good before anybody has trained, at the
+budget of one release.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,21 +23,32 @@ from fedaux.server.networks import evaluations
 from fedaux.server.preparation import collect_releases, initial_state
 from fedaux.server.server import Server
 
-CONFIG = replace(DEMO, rounds=1, head_init="private-head", pretrain=replace(DEMO.pretrain, epochs=3))
+CONFIG = replace(
+    DEMO, rounds=1, head_init="private-head", pretrain=replace(DEMO.pretrain, epochs=3)
+)
 
 
 @pytest.mark.parametrize("linear", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_heads_know_something_before_the_first_round(linear: bool, tmp_path: Path) -> None:
+def test_heads_know_something_before_the_first_round(
+    linear: bool, tmp_path: Path
+) -> None:
     config = replace(CONFIG, head_only=linear)
     data = open_data(config)
-    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
+    server = Server.of(
+        config, data.aux, data.test, 10, data.clients, tmp_path / "cache"
+    )
     state = initial_state(server)
     embedding = server.restore(state)
     assert embedding is not None
-    state, failures = collect_releases(server, in_process(config, tmp_path), state, data.clients, Costs())
+    state, failures = collect_releases(
+        server, in_process(config, tmp_path), state, data.clients, Costs()
+    )
     assert not failures
     started = private_heads(server, state, embedding)
-    tests = [evaluations(server.networks, one.weights, server.public.test_inputs, 10) for one in (state, started)]
+    tests = [
+        evaluations(server.networks, one.weights, server.public.test_inputs, 10)
+        for one in (state, started)
+    ]
     before, after = (next(iter(one.values())).accuracy for one in tests)
     assert before < 0.3
     assert after > 0.55
@@ -44,7 +57,9 @@ def test_heads_know_something_before_the_first_round(linear: bool, tmp_path: Pat
 
 def test_a_run_that_starts_so_costs_what_the_other_costs(tmp_path: Path) -> None:
     started = run(CONFIG, tmp_path / "a", cache=tmp_path / "cache")
-    plain = run(replace(CONFIG, head_init="random"), tmp_path / "b", cache=tmp_path / "cache")
+    plain = run(
+        replace(CONFIG, head_init="random"), tmp_path / "b", cache=tmp_path / "cache"
+    )
     assert {c: started.ledger.epsilon(c) for c in started.ledger.clients} == {
         c: plain.ledger.epsilon(c) for c in plain.ledger.clients
     }
@@ -54,14 +69,24 @@ def test_a_run_that_starts_so_costs_what_the_other_costs(tmp_path: Path) -> None
 def test_as_a_method_it_is_one_exchange_and_says_which_classes_it_does_not_know(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = {"clients": 4, "pretrain": {"epochs": 0}, "expected_records": 700, "model": "cnn", "cache": tmp_path}
-    good = fedaux.run("private-head", folder=tmp_path / "good", epsilon=10.0, **settings)
+    settings = {
+        "clients": 4,
+        "pretrain": {"epochs": 0},
+        "expected_records": 700,
+        "model": "cnn",
+        "cache": tmp_path,
+    }
+    good = fedaux.run(
+        "private-head", folder=tmp_path / "good", epsilon=10.0, **settings
+    )
     assert good.state.round == 1
     assert good.accuracy > 0.6
     assert good.unknown_classes == []
     assert good.privacy.epsilon == pytest.approx(10.0, rel=1e-3)
     assert good.ledger.to_dict()["weights_covered"]
-    drowned = fedaux.run("private-head", folder=tmp_path / "drowned", epsilon=0.01, **settings)
+    drowned = fedaux.run(
+        "private-head", folder=tmp_path / "drowned", epsilon=0.01, **settings
+    )
     assert len(drowned.unknown_classes) >= 8
     assert "about" in drowned.unknown_classes[0]
     (folder,) = export_model(drowned.folder, tmp_path / "model")

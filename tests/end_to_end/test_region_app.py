@@ -1,4 +1,5 @@
-"""Regional servers as Flower starts them, over grids in this process, and the one that merges them.
+"""Regional servers as Flower starts them, over grids in this process, and the one that
+merges them.
 
 Each says what it does: of its own sites, or of the regions.
 """
@@ -44,12 +45,19 @@ class Grid(InProcessGrid):
 
 
 def serve(folder: Path, part: RegionSpec, app: Any = clients) -> None:
-    settings = {"config": json.dumps(with_own_sends(TINY_CONFIG).to_dict()), "vault": str(folder / "clients")}
+    settings = {
+        "config": json.dumps(with_own_sends(TINY_CONFIG).to_dict()),
+        "vault": str(folder / "clients"),
+    }
     grid = Grid(app, len(NAMES), settings)
     for node, name in zip(grid.get_node_ids(), NAMES, strict=True):
         if name not in part.clients(NAMES):
             del grid._contexts[node]
-    out = {"config": str(folder / "run.json"), "out": str(folder / "run"), "region": f"{part.number}/{part.count}"}
+    out = {
+        "config": str(folder / "run.json"),
+        "out": str(folder / "run"),
+        "region": f"{part.number}/{part.count}",
+    }
     region(grid, Context(1, 1, {}, RecordDict(), out))
 
 
@@ -77,16 +85,35 @@ def test_each_says_what_it_does_and_of_its_own_sites(folder: Path) -> None:
     for part in PARTS:
         status = RunStatus.load(part.folder(folder / "run"))
         assert status is not None
-        assert (status.outcome, status.finished_rounds, status.rounds) == ("finished", 2, 2)
-        assert {name: site.replies for name, site in status.sites.items()} == dict.fromkeys(part.clients(NAMES), 3)
+        assert (status.outcome, status.finished_rounds, status.rounds) == (
+            "finished",
+            2,
+            2,
+        )
+        assert {
+            name: site.replies for name, site in status.sites.items()
+        } == dict.fromkeys(part.clients(NAMES), 3)
         assert status.bytes_received > 0
         accounts.update({name: site.epsilon for name, site in status.sites.items()})
-    assert accounts == {name: account.epsilon for name, account in state.accounts.items()}
+    assert accounts == {
+        name: account.epsilon for name, account in state.accounts.items()
+    }
     assert sorted(state.history[-1].client_metrics) == NAMES
-    shown = CliRunner().invoke(command, ["deploy", "status", str(folder / "run"), "--json"], catch_exceptions=False)
+    shown = CliRunner().invoke(
+        command,
+        ["deploy", "status", str(folder / "run"), "--json"],
+        catch_exceptions=False,
+    )
     found = json.loads(shown.stdout)
-    assert (shown.exit_code, found["state"], found["finished_rounds"], found["rounds"]) == (0, "finished", 2, 2)
-    assert [(site["name"], site["replies"], site["connection"]) for site in found["sites"]] == [
+    assert (
+        shown.exit_code,
+        found["state"],
+        found["finished_rounds"],
+        found["rounds"],
+    ) == (0, "finished", 2, 2)
+    assert [
+        (site["name"], site["replies"], site["connection"]) for site in found["sites"]
+    ] == [
         (part.name, 3, "offline")
         for part in PARTS  # its server has ended
     ]
@@ -100,6 +127,11 @@ def test_a_second_server_of_a_region_asks_nobody(folder: Path) -> None:
         raise AssertionError("a site was asked")
 
     policy = replace(TINY_CONFIG.federation, connect_timeout=0.1)
-    (folder / "run.json").write_text(json.dumps(replace(TINY_CONFIG, federation=policy).to_dict()))
-    with RunLock(PARTS[0].folder(folder / "run")), pytest.raises(LockedError, match="belongs to a run that goes on"):
+    (folder / "run.json").write_text(
+        json.dumps(replace(TINY_CONFIG, federation=policy).to_dict())
+    )
+    with (
+        RunLock(PARTS[0].folder(folder / "run")),
+        pytest.raises(LockedError, match="belongs to a run that goes on"),
+    ):
         serve(folder, PARTS[0], nobody)

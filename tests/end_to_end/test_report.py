@@ -27,7 +27,17 @@ def page(done: FinishedRun) -> str:
 
 def test_it_has_everything_and_loads_nothing(page: str) -> None:
     found = Page(page)
-    wanted = ["learning", "split", "classes", "clients", "teachers", "top_examples", "privacy", "costs", "settings"]
+    wanted = [
+        "learning",
+        "split",
+        "classes",
+        "clients",
+        "teachers",
+        "top_examples",
+        "privacy",
+        "costs",
+        "settings",
+    ]
     assert found.sections == wanted
     assert all(one.startswith("data:image/png;base64,") for one in found.loads)
     assert "script" not in found.tags
@@ -46,13 +56,22 @@ def test_its_figures_are_those_of_the_run(page: str, done: FinishedRun) -> None:
 
 
 def test_favourites_of_one_class_clients_are_of_their_class(tmp_path: Path) -> None:
-    """With hardly any noise, the public digits that score highest are mostly the client's own digit."""
+    """With hardly any noise, the public digits that score highest are mostly the
+    client's own digit.
+    """
     config = Config.from_dict(
-        {**IMAGES, "rounds": 1, "data": {"clients": 10, "alpha": 1e-4}, "privacy": {"epsilon": 50.0}, "aux": {}},
+        {
+            **IMAGES,
+            "rounds": 1,
+            "data": {"clients": 10, "alpha": 1e-4},
+            "privacy": {"epsilon": 50.0},
+            "aux": {},
+        },
         ["head_only = true"],
     )
     result = run(config, tmp_path / "run", cache=tmp_path / "cache")
     facts = load_facts(result.folder, tmp_path / "cache")
     assert len(facts.top_examples) == 10
     assert all(one.image for one in facts.top_examples)
-    assert len({one.image for one in facts.top_examples}) >= 8  # clients of the same digit may agree
+    # clients of the same digit may agree
+    assert len({one.image for one in facts.top_examples}) >= 8

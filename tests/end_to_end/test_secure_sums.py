@@ -1,4 +1,6 @@
-"""federation.secure: the server sees sums over the sites alone, and the run is the same to the bit."""
+"""federation.secure: the server sees sums over the sites alone, and the run is the same
+to the bit.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +15,13 @@ from fedaux import Config, Result, run
 from fedaux.client import releases
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    DataConfig,
+    FederationConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.core.errors import Exit
 from fedaux.core.failures import NO_ANSWER, Failure
 from fedaux.core.progress import Notice, ProgressEvent
@@ -61,15 +69,26 @@ CASES = {
     "ridge": replace(CONFIG, method="ridge+p", rounds=1),
     "discriminant": replace(CONFIG, method="discriminant", rounds=1),
     "class-means": replace(CONFIG, method="class-means", rounds=1),
-    "ridge start": replace(CONFIG, method="fedavg+p", head_init="ridge", head_only=True),
+    "ridge start": replace(
+        CONFIG, method="fedavg+p", head_init="ridge", head_only=True
+    ),
     "fedavg": replace(CONFIG, method="fedavg"),
     "scaffold": replace(CONFIG, method="scaffold", local=SGD),
     "fednova": replace(CONFIG, method="fednova", local=SGD),
     "feddf": replace(CONFIG, method="feddf", teachers=AT_CLIENTS),
     "fedet": replace(CONFIG, method="fedet", teachers=AT_CLIENTS),
     "fedbe": replace(CONFIG, method="fedbe", teachers=AT_CLIENTS),
-    "BatchNorm": replace(CONFIG, method="fedavg", prototypes=(PrototypeSpec.of("cnn", width=4, norm="batch"),)),
-    "two networks": replace(CONFIG, method="feddf", teachers=AT_CLIENTS, prototypes=(MLP, PrototypeSpec.of("mlp"))),
+    "BatchNorm": replace(
+        CONFIG,
+        method="fedavg",
+        prototypes=(PrototypeSpec.of("cnn", width=4, norm="batch"),),
+    ),
+    "two networks": replace(
+        CONFIG,
+        method="feddf",
+        teachers=AT_CLIENTS,
+        prototypes=(MLP, PrototypeSpec.of("mlp")),
+    ),
 }
 
 
@@ -78,20 +97,30 @@ def secure(config: Config, **changes: Any) -> Config:
 
 
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES)
-def test_the_run_is_that_of_a_server_that_sees_everything(config: Config, tmp_path: Path) -> None:
-    plain, masked = (run(each, tmp_path / name) for name, each in (("plain", config), ("secure", secure(config))))
+def test_the_run_is_that_of_a_server_that_sees_everything(
+    config: Config, tmp_path: Path
+) -> None:
+    plain, masked = (
+        run(each, tmp_path / name)
+        for name, each in (("plain", config), ("secure", secure(config)))
+    )
     for label, arrays in plain.state.weights.items():
         for name in set(arrays) - {"counters"}:  # which are a maximum, and not summed
             assert np.array_equal(arrays[name], masked.state.weights[label][name]), name
     for label, arrays in plain.state.sums.items():
-        assert all(np.array_equal(array, masked.state.sums[label][name]) for name, array in arrays.items())
+        assert all(
+            np.array_equal(array, masked.state.sums[label][name])
+            for name, array in arrays.items()
+        )
     assert plain.curve == masked.curve
     assert not any(result.failures for result in masked.state.history)
 
 
 @dataclass(frozen=True)
 class PrivateRun:
-    """A run with a private head, and what each site has added to the secure sum, under its share of the noise."""
+    """A run with a private head, and what each site has added to the secure sum, under
+    its share of the noise.
+    """
 
     result: Result
     folder: Path
@@ -101,7 +130,12 @@ class PrivateRun:
 @pytest.fixture(scope="module")
 def private_head(tmp_path_factory: pytest.TempPathFactory) -> PrivateRun:
     folder = tmp_path_factory.mktemp("private") / "run"
-    config = replace(CONFIG, method="private-head", rounds=1, privacy=replace(CONFIG.privacy, unsafe_seed=-1))
+    config = replace(
+        CONFIG,
+        method="private-head",
+        rounds=1,
+        privacy=replace(CONFIG.privacy, unsafe_seed=-1),
+    )
     added: list[Release] = []
     draw = releases.release
 
@@ -115,16 +149,29 @@ def private_head(tmp_path_factory: pytest.TempPathFactory) -> PrivateRun:
     return PrivateRun(result, folder, added)
 
 
-def test_the_releases_are_summed_with_the_noise_of_one(private_head: PrivateRun) -> None:
-    """5 of 6 sites answer at least and 2 of them may be the server's, so 3 shares of noise make one."""
+def test_the_releases_are_summed_with_the_noise_of_one(
+    private_head: PrivateRun,
+) -> None:
+    """5 of 6 sites answer at least and 2 of them may be the server's, so 3 shares of
+    noise make one.
+    """
     result, folder, added = private_head.result, private_head.folder, private_head.added
     (pooled,) = result.state.pooled.values()
-    assert sorted(one.client for one in added) == [f"client-{number:03}" for number in range(SITES)]
-    assert np.array_equal(pooled.arrays["values"], np.sum([one.arrays["values"] for one in added], axis=0))
-    whole = noise_scale(len(pooled.arrays["values"]), pooled.sensitivity, result.config.privacy)
+    assert sorted(one.client for one in added) == [
+        f"client-{number:03}" for number in range(SITES)
+    ]
+    assert np.array_equal(
+        pooled.arrays["values"], np.sum([one.arrays["values"] for one in added], axis=0)
+    )
+    whole = noise_scale(
+        len(pooled.arrays["values"]), pooled.sensitivity, result.config.privacy
+    )
     assert [one.scale for one in added] == [pytest.approx(whole / np.sqrt(3))] * SITES
-    kept = {path.name for path in folder.glob("clients/client-000/**/*") if path.is_file()}
-    assert not any(name.startswith(("release-", "masked-", "order-")) for name in kept)  # with a share of the noise
+    kept = {
+        path.name for path in folder.glob("clients/client-000/**/*") if path.is_file()
+    }
+    # with a share of the noise
+    assert not any(name.startswith(("release-", "masked-", "order-")) for name in kept)
     assert pooled.scale == pytest.approx(whole * np.sqrt(SITES / 3))
     assert not result.state.releases
     for client in result.state.summed:
@@ -138,33 +185,52 @@ def test_the_statement_names_the_assumption(private_head: PrivateRun) -> None:
     text = str(private_head.result.state.ledger.statement())
     assert "as a secure sum, against the server and up to 2 of 6 sites together" in text
     assert "sizes" not in text
-    own = SiteAccount.read(private_head.folder / "clients" / "client-000", 1e-5).statement()
+    own = SiteAccount.read(
+        private_head.folder / "clients" / "client-000", 1e-5
+    ).statement()
     assert "Of these, 1 went into secure sums" in own
-    crosses = {row["what"]: row["protection"] for row in private_head.result.state.ledger.to_dict()["crosses"]}
-    assert crosses["releases, sums of features, or models with their sizes and losses"].endswith("in sums over sites")
+    crosses = {
+        row["what"]: row["protection"]
+        for row in private_head.result.state.ledger.to_dict()["crosses"]
+    }
+    assert crosses[
+        "releases, sums of features, or models with their sizes and losses"
+    ].endswith("in sums over sites")
 
 
 def test_a_run_with_secure_sums_is_read_back(private_head: PrivateRun) -> None:
     state, again = private_head.result.state, RunState.load(private_head.folder)
     assert again.summed == state.summed
-    assert {label: one.arrays["values"].tolist() for label, one in again.pooled.items()} == {
-        label: one.arrays["values"].tolist() for label, one in state.pooled.items()
-    }
+    assert {
+        label: one.arrays["values"].tolist() for label, one in again.pooled.items()
+    } == {label: one.arrays["values"].tolist() for label, one in state.pooled.items()}
 
 
 def test_fedaux_weights_itself_where_nobody_sees_a_client(tmp_path: Path) -> None:
-    """The teachers' weights are those of the pooled release and a client's own classes: better than equal ones."""
+    """The teachers' weights are those of the pooled release and a client's own classes:
+    better than equal ones.
+    """
     config = replace(CONFIG, head_init="private-head", teachers=AT_CLIENTS, rounds=3)
-    config = replace(config, data=replace(config.data, alpha=0.05), distill=DistillConfig(lr=0.02, epochs=5))
+    config = replace(
+        config,
+        data=replace(config.data, alpha=0.05),
+        distill=DistillConfig(lr=0.02, epochs=5),
+    )
     weighted = run(secure(config), tmp_path / "fedaux")
     equal = run(secure(replace(config, method="feddf+p")), tmp_path / "feddf")
     assert weighted.state.history[-1].effective_teachers is not None
-    assert weighted.state.history[-1].effective_teachers < 4 < equal.state.history[-1].effective_teachers
+    assert (
+        weighted.state.history[-1].effective_teachers
+        < 4
+        < equal.state.history[-1].effective_teachers
+    )
     assert weighted.curve[-1] > equal.curve[-1]
 
 
 def step_of(order: Order) -> str:
-    """The step of a secure sum that an order asks for: the data order itself is the first."""
+    """The step of a secure sum that an order asks for: the data order itself is the
+    first.
+    """
     if isinstance(order, SumOrder):
         return order.step
     return "" if isinstance(order, PlanOrder) else "keys"
@@ -172,7 +238,9 @@ def step_of(order: Order) -> str:
 
 @dataclass
 class Faulty:
-    """A federation some of whose sites do not answer some steps, or whose server is killed before one."""
+    """A federation some of whose sites do not answer some steps, or whose server is
+    killed before one.
+    """
 
     federation: Federation
     lost: dict[str, Sequence[str]]  # by step
@@ -190,24 +258,44 @@ class Faulty:
                 yield reply
 
 
-def rounds(config: Config, folder: Path, lost: dict[str, Sequence[str]], killed_before: str = "") -> RunState:
+def rounds(
+    config: Config,
+    folder: Path,
+    lost: dict[str, Sequence[str]],
+    killed_before: str = "",
+) -> RunState:
     saved = RunState.load(folder) if (folder / "state.safetensors").exists() else None
-    server = make_server(config, cache=folder.parent / "cache", state=saved).in_folder(folder)
+    server = make_server(config, cache=folder.parent / "cache", state=saved).in_folder(
+        folder
+    )
     federation = in_process(config, folder, server.cache, bound_function(server.scorer))
     folder.mkdir(exist_ok=True)
-    return run_rounds(server, Faulty(federation, lost, killed_before), saved, RunWriter(folder, saved).save)
+    return run_rounds(
+        server,
+        Faulty(federation, lost, killed_before),
+        saved,
+        RunWriter(folder, saved).save,
+    )
 
 
 STEPS = ("keys", "shares", "masked", "survivors", "unmask")
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_the_sum_is_that_of_the_survivors_and_below_the_threshold_there_is_none(step: str, tmp_path: Path) -> None:
+def test_the_sum_is_that_of_the_survivors_and_below_the_threshold_there_is_none(
+    step: str, tmp_path: Path
+) -> None:
     config = secure(replace(CONFIG, method="ridge", rounds=1))
     state = rounds(config, tmp_path / "one", {step: ["client-002"]})
-    expected = [f"client-{n:03}" for n in range(SITES) if n != 2 or step in ("survivors", "unmask")]
+    expected = [
+        f"client-{n:03}"
+        for n in range(SITES)
+        if n != 2 or step in ("survivors", "unmask")
+    ]
     assert sorted(state.sums_received) == expected
-    plain = run(replace(config, federation=FederationConfig()), tmp_path / "plain").state
+    plain = run(
+        replace(config, federation=FederationConfig()), tmp_path / "plain"
+    ).state
     whole = json.dumps([array.tolist() for array in plain.sums[MLP.label].values()])
     found = json.dumps([array.tolist() for array in state.sums[MLP.label].values()])
     assert (found == whole) == (len(expected) == SITES)
@@ -217,13 +305,21 @@ def test_the_sum_is_that_of_the_survivors_and_below_the_threshold_there_is_none(
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("method", ["private-head", "fedavg"])
-def test_a_server_that_was_killed_goes_on_with_the_same_sum(step: str, method: str, tmp_path: Path) -> None:
-    """Whatever step it was killed before, and whoever comes back meanwhile: sites pay once, and the result is there."""
+def test_a_server_that_was_killed_goes_on_with_the_same_sum(
+    step: str, method: str, tmp_path: Path
+) -> None:
+    """Whatever step it was killed before, and whoever comes back meanwhile: sites pay
+    once, and the result is there.
+    """
     config = secure(replace(CONFIG, method=method, rounds=1))
     with pytest.raises(KeyboardInterrupt):
         rounds(config, tmp_path / "run", {"shares": ["client-001"]}, killed_before=step)
     state = rounds(config, tmp_path / "run", {})
-    there = state.summed if method == "private-head" else set(state.history[-1].client_metrics)
+    there = (
+        state.summed
+        if method == "private-head"
+        else set(state.history[-1].client_metrics)
+    )
     assert len(there) == (SITES if step in ("keys", "shares") else SITES - 1)
     for client in there if method == "private-head" else ():
         _, entries = read_account(tmp_path / "run" / "clients" / client)
@@ -231,7 +327,9 @@ def test_a_server_that_was_killed_goes_on_with_the_same_sum(step: str, method: s
 
 
 class Times(dict[str, Sequence[str]]):
-    """Sites that are lost in the first exchanges of a step, as often as `times` says."""
+    """Sites that are lost in the first exchanges of a step, as often as `times`
+    says.
+    """
 
     times = 1
 
@@ -243,36 +341,63 @@ class Times(dict[str, Sequence[str]]):
 
 @pytest.mark.parametrize(
     ("step", "times", "entries"),
-    [("keys", 2, 1), ("shares", 2, 1), ("masked", 1, 1), ("masked", 2, 2), ("survivors", 1, 1), ("survivors", 2, 2)],
+    [
+        ("keys", 2, 1),
+        ("shares", 2, 1),
+        ("masked", 1, 1),
+        ("masked", 2, 2),
+        ("survivors", 1, 1),
+        ("survivors", 2, 2),
+    ],
 )
-def test_a_sum_is_tried_again_and_another_sum_is_paid_for(step: str, times: int, entries: int, tmp_path: Path) -> None:
-    """Sites that come back answer as before. Another sum is another release, if vectors of the first have left."""
+def test_a_sum_is_tried_again_and_another_sum_is_paid_for(
+    step: str, times: int, entries: int, tmp_path: Path
+) -> None:
+    """Sites that come back answer as before. Another sum is another release, if vectors
+    of the first have left.
+    """
     config = secure(replace(CONFIG, method="private-head", rounds=1))
     lost = Times({step: ["client-000", "client-001"]})
     lost.times = times
     if entries == 2:
         with pytest.raises(QuorumError, match="privacy budget does not allow"):
             rounds(config, tmp_path / "poor", lost)
-    config, lost.times = replace(config, privacy=replace(config.privacy, epsilon_total=2.0)), times
+    config, lost.times = (
+        replace(config, privacy=replace(config.privacy, epsilon_total=2.0)),
+        times,
+    )
     state = rounds(config, tmp_path / "run", lost)
     assert len(state.summed) == SITES
     assert {state.accounts[client].entries for client in state.summed} == {entries}
 
 
 def test_a_site_with_an_old_copy_of_its_vault_takes_no_part(tmp_path: Path) -> None:
-    """It would draw other noise for what it has sent; the server shows the count that the site has signed."""
-    config, folder = secure(replace(CONFIG, method="private-head", rounds=1)), tmp_path / "run"
+    """It would draw other noise for what it has sent; the server shows the count that
+    the site has signed.
+    """
+    config, folder = (
+        secure(replace(CONFIG, method="private-head", rounds=1)),
+        tmp_path / "run",
+    )
     config = replace(config, privacy=replace(config.privacy, epsilon_total=3.0))
     first = rounds(config, folder, {})
     known = AccountCounts(tmp_path / "accounts.json")
     known.update(first.accounts)
     (folder / "state.safetensors").unlink()
     vault = folder / "clients" / "client-000"
-    for path in [vault / "account.jsonl", *vault.glob("release-*"), *vault.glob("sums/*")]:
+    for path in [
+        vault / "account.jsonl",
+        *vault.glob("release-*"),
+        *vault.glob("sums/*"),
+    ]:
         path.unlink()  # a copy from before the run, with its key
-    server = make_server(replace(config, seed=1), cache=tmp_path / "cache").in_folder(folder)
+    server = make_server(replace(config, seed=1), cache=tmp_path / "cache").in_folder(
+        folder
+    )
     server = server.with_accounts(tmp_path / "accounts.json")
-    federation = in_process(server.config, folder, server.cache, bound_function(server.scorer))
+    federation = in_process(
+        server.config, folder, server.cache, bound_function(server.scorer)
+    )
     state = run_rounds(server, federation, None, RunWriter(folder).save)
     assert sorted(state.summed) == [f"client-{n:03}" for n in range(1, SITES)]
     reasons = {failure.client: failure.reason for failure in state.history[-1].failures}
@@ -300,7 +425,9 @@ OWN = replace(
     privacy=replace(CONFIG.privacy, unsafe_seed=-1),
     federation=FederationConfig(secure=True),
 )
-ALONE = replace(OWN, method="private-head", head_init="auto", teachers=TeachersConfig(), rounds=1)
+ALONE = replace(
+    OWN, method="private-head", head_init="auto", teachers=TeachersConfig(), rounds=1
+)
 
 
 def events(sites: OwnSites, name: str) -> list[str]:
@@ -336,8 +463,12 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quickly")
-def test_each_owner_approves_once_and_the_run_goes_to_its_end_over_a_second_attempt(tmp_path: Path) -> None:
-    """Owners are asked one after the other while the server waits. Later attempts and rounds are in the plan."""
+def test_each_owner_approves_once_and_the_run_goes_to_its_end_over_a_second_attempt(
+    tmp_path: Path,
+) -> None:
+    """Owners are asked one after the other while the server waits. Later attempts and
+    rounds are in the plan.
+    """
     sites = OwnSites.of(tmp_path, OWN, approval="ask")
     said: list[str] = []
     undecided = list(NAMES)
@@ -361,7 +492,9 @@ def test_each_owner_approves_once_and_the_run_goes_to_its_end_over_a_second_atte
     state = sites.run(wrap, owners)
     assert state.round == OWN.rounds
     assert sorted(state.summed) == sorted(NAMES)
-    assert [sorted(result.client_metrics) for result in state.history] == [sorted(NAMES)] * OWN.rounds
+    assert [sorted(result.client_metrics) for result in state.history] == [
+        sorted(NAMES)
+    ] * OWN.rounds
     assert attempts(heard[0].asked) == {0, 1}
     waited_for = [text.partition(":")[0] for text in said]
     assert waited_for == [
@@ -369,19 +502,34 @@ def test_each_owner_approves_once_and_the_run_goes_to_its_end_over_a_second_atte
         "waiting for the owners of south, west",
         "waiting for the owners of west",
     ]
-    plans = {order.plan for order in heard[0].asked if isinstance(order, PrepareOrder | TrainOrder)}
+    plans = {
+        order.plan
+        for order in heard[0].asked
+        if isinstance(order, PrepareOrder | TrainOrder)
+    }
     for name in NAMES:
-        assert events(sites, name) == ["proposed", "approved", *["answered"] * (1 + OWN.rounds)]
+        assert events(sites, name) == [
+            "proposed",
+            "approved",
+            *["answered"] * (1 + OWN.rounds),
+        ]
         entries = sites.log(name).entries()
         assert {entry.id for entry in entries} == plans
-        assert [entry.facts["kind"] for entry in entries[2:]] == ["release", *["train"] * OWN.rounds]
+        assert [entry.facts["kind"] for entry in entries[2:]] == [
+            "release",
+            *["train"] * OWN.rounds,
+        ]
         assert len({entry.facts["order"] for entry in entries[2:]}) == 1 + OWN.rounds
         assert len(sites.entries(name)) == state.accounts[name].entries == 1
 
 
 @pytest.mark.usefixtures("quickly")
-def test_a_second_attempt_that_is_paid_for_is_in_the_approved_plan_as_well(tmp_path: Path) -> None:
-    """Vectors of the first attempt had left, so each site enters another release, if its owner allows the total."""
+def test_a_second_attempt_that_is_paid_for_is_in_the_approved_plan_as_well(
+    tmp_path: Path,
+) -> None:
+    """Vectors of the first attempt had left, so each site enters another release, if
+    its owner allows the total.
+    """
     rich = replace(ALONE, privacy=replace(ALONE.privacy, epsilon_total=2.0))
     sites = OwnSites.of(tmp_path, rich, approval="ask")
     lost = Times(survivors=["west"])
@@ -394,7 +542,8 @@ def test_a_second_attempt_that_is_paid_for_is_in_the_approved_plan_as_well(tmp_p
     state = sites.run(lambda federation: Faulty(federation, lost), owners)
     assert sorted(state.summed) == sorted(NAMES)
     for name in NAMES:
-        assert events(sites, name) == ["proposed", "approved", *["answered"] * 3]  # twice with the same vector
+        # twice with the same vector
+        assert events(sites, name) == ["proposed", "approved", *["answered"] * 3]
         hashes = {entry.facts["order"] for entry in sites.log(name).entries()[2:]}
         assert len(hashes) == 1  # another attempt is the same order
         assert len(sites.entries(name)) == 2
@@ -426,16 +575,25 @@ def has_lost_its_records(sites: OwnSites) -> Callable[[], None]:
 @pytest.mark.parametrize(
     ("fault", "reason", "before"),
     [
-        (refuses_the_order, "no keys: the order does not fit the client's own settings", [0, 0, 0]),
+        (
+            refuses_the_order,
+            "no keys: the order does not fit the client's own settings",
+            [0, 0, 0],
+        ),
         (has_lost_its_records, "no masked vector: it failed", [1, 1, 1]),
     ],
 )
 def test_an_attempt_that_failed_costs_nothing_once_it_is_repaired(
-    fault: Callable[[OwnSites], Callable[[], None]], reason: str, before: list[int], tmp_path: Path
+    fault: Callable[[OwnSites], Callable[[], None]],
+    reason: str,
+    before: list[int],
+    tmp_path: Path,
 ) -> None:
-    """Entries from which nothing has left serve the next run, and vectors that have left are sent again as they are.
+    """Entries from which nothing has left serve the next run, and vectors that have
+    left are sent again as they are.
 
-    Each of the two runs tries the sum as often as it may. The owner's total is that of one release.
+    Each of the two runs tries the sum as often as it may. The owner's total is that of
+    one release.
     """
     once = OwnSites.of(tmp_path / "once", ALONE).run()
     sites = OwnSites.of(tmp_path / "twice", ALONE)
@@ -446,7 +604,9 @@ def test_an_attempt_that_failed_costs_nothing_once_it_is_repaired(
     repair()
     state = sites.run()
     assert sorted(state.summed) == sorted(once.summed) == sorted(NAMES)
-    mechanism = release_mechanism(len(state.pooled[MLP.label].arrays["values"]), ALONE.privacy)
+    mechanism = release_mechanism(
+        len(state.pooled[MLP.label].arrays["values"]), ALONE.privacy
+    )
     cost = total_epsilon([mechanism], ALONE.privacy.delta, ALONE.privacy.adjacency)
     assert 0.999 < cost <= ALONE.privacy.epsilon
     for name in NAMES:
@@ -457,10 +617,14 @@ def test_an_attempt_that_failed_costs_nothing_once_it_is_repaired(
 
 @pytest.mark.usefixtures("quickly")
 def test_what_the_server_is_told_when_owners_have_not_approved(tmp_path: Path) -> None:
-    impatient = replace(ALONE, federation=replace(ALONE.federation, connect_timeout=1.0))
+    impatient = replace(
+        ALONE, federation=replace(ALONE.federation, connect_timeout=1.0)
+    )
     sites = OwnSites.of(tmp_path, impatient, approval="ask")
     whole = sites.own["west"]
-    sites.own["west"] = replace(whole, federation=replace(whole.federation, sends=("models",)))
+    sites.own["west"] = replace(
+        whole, federation=replace(whole.federation, sends=("models",))
+    )
     said: list[str] = []
 
     def hear(event: ProgressEvent) -> None:
@@ -470,17 +634,23 @@ def test_what_the_server_is_told_when_owners_have_not_approved(tmp_path: Path) -
     with pytest.raises(ConsentError) as told:
         sites.run(on_progress=hear)
     (proposal,) = sites.log("north").pending()
-    assert sites.log("west").pending() == []  # its settings do not allow the plan, so there is nothing to decide
+    # its settings do not allow the plan, so there is nothing to decide
+    assert sites.log("west").pending() == []
     plan = proposal.id[:12]
     assert str(told.value) == (
-        "Cannot begin: 0 of 3 sites take part in this run, and 3 are needed (north: its owner has not decided yet; "
-        "south: its owner has not decided yet; west: the order does not fit the client's own settings). Nothing was "
-        f"spent. Start the run again when the owners have approved the plan {plan}."
+        "Cannot begin: 0 of 3 sites take part in this run, and 3 are needed (north: "
+        "its owner has not decided yet; south: its owner has not decided yet; west: "
+        "the order does not fit the client's own settings). Nothing was spent. Start "
+        f"the run again when the owners have approved the plan {plan}."
     )
     assert told.value.code == Exit.CLIENTS
-    assert "west does not take part: the order does not fit the client's own settings" in said
     assert (
-        f"waiting for the owners of north, south: `fedaux site approve {plan}` at each site approves this run" in said
+        "west does not take part: the order does not fit the client's own settings"
+        in said
+    )
+    assert (
+        f"waiting for the owners of north, south: `fedaux site approve {plan}` at each "
+        "site approves this run" in said
     )
     sites.own["west"] = whole
     sites.approve("north")
@@ -488,9 +658,9 @@ def test_what_the_server_is_told_when_owners_have_not_approved(tmp_path: Path) -
     with pytest.raises(ConsentError) as told:
         sites.run()
     assert str(told.value) == (
-        "Cannot begin: 1 of 3 sites take part in this run, and 3 are needed (south: its owner has refused; west: its "
-        f"owner has not decided yet). Nothing was spent. Start the run again when the owners have approved the plan "
-        f"{plan}."
+        "Cannot begin: 1 of 3 sites take part in this run, and 3 are needed (south: "
+        "its owner has refused; west: its owner has not decided yet). Nothing was "
+        f"spent. Start the run again when the owners have approved the plan {plan}."
     )
     assert [sites.entries(name) for name in NAMES] == [[], [], []]
     sites.log("south").decide(plan, "approved", "owner")

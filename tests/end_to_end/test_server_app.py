@@ -1,4 +1,6 @@
-"""The server of a Flower run, over the grid in this process: it leaves a run, and the models made of it."""
+"""The server of a Flower run, over the grid in this process: it leaves a run, and the
+models made of it.
+"""
 
 import json
 import shutil
@@ -29,9 +31,16 @@ def test_a_run_leaves_its_models(
     config = tmp_path / "run.json"
     config.write_text(json.dumps(TINY_CONFIG.to_dict()))
     grid = InProcessGrid(
-        clients, 3, {"config": json.dumps(with_own_sends(TINY_CONFIG).to_dict()), "vault": str(tmp_path / "clients")}
+        clients,
+        3,
+        {
+            "config": json.dumps(with_own_sends(TINY_CONFIG).to_dict()),
+            "vault": str(tmp_path / "clients"),
+        },
     )
-    context = Context(1, 1, {}, RecordDict(), {"config": str(config), "out": str(tmp_path / "run")})
+    context = Context(
+        1, 1, {}, RecordDict(), {"config": str(config), "out": str(tmp_path / "run")}
+    )
     server(grid, context)
     model = Model.from_pretrained(tmp_path / "run")
     state = RunState.load(tmp_path / "run")
@@ -55,16 +64,25 @@ def test_a_run_leaves_its_models(
     )
 
 
-def test_a_second_server_in_the_same_folder_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a restart of the SuperLink the run was started again while it lived: two servers wrote one folder."""
+def test_a_second_server_in_the_same_folder_asks_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart of the SuperLink the run was started again while it lived: two
+    servers wrote one folder.
+    """
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
-    config, policy = tmp_path / "run.json", replace(TINY_CONFIG.federation, connect_timeout=0.1)
+    config, policy = (
+        tmp_path / "run.json",
+        replace(TINY_CONFIG.federation, connect_timeout=0.1),
+    )
     config.write_text(json.dumps(replace(TINY_CONFIG, federation=policy).to_dict()))
 
     def nobody(*_: object) -> Message:
         raise AssertionError("a site was asked")
 
-    context = Context(1, 1, {}, RecordDict(), {"config": str(config), "out": str(tmp_path / "run")})
+    context = Context(
+        1, 1, {}, RecordDict(), {"config": str(config), "out": str(tmp_path / "run")}
+    )
     with (
         RunLock(tmp_path / "run"),
         pytest.raises(LockedError, match=r"belongs to a run that goes on: process \d+"),
@@ -73,29 +91,52 @@ def test_a_second_server_in_the_same_folder_asks_nobody(tmp_path: Path, monkeypa
     assert not (tmp_path / "run").exists()
 
 
-def test_a_vault_from_an_old_backup_answers_no_new_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It made fresh noise for the same question: a new run could not know that there had been more."""
+def test_a_vault_from_an_old_backup_answers_no_new_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made fresh noise for the same question: a new run could not know that there
+    had been more.
+    """
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
     policy = replace(TINY_CONFIG.federation, registered_only=True)
-    config, vault = replace(TINY_CONFIG, federation=policy, rounds=1), tmp_path / "clients"
+    config, vault = (
+        replace(TINY_CONFIG, federation=policy, rounds=1),
+        tmp_path / "clients",
+    )
     (tmp_path / "run.json").write_text(json.dumps(config.to_dict()))
-    grid = InProcessGrid(clients, 3, {"config": json.dumps(with_own_sends(config).to_dict()), "vault": str(vault)})
+    grid = InProcessGrid(
+        clients,
+        3,
+        {"config": json.dumps(with_own_sends(config).to_dict()), "vault": str(vault)},
+    )
     names = client_names(config)
     monkeypatch.setattr(
         grid,
         "get_nodes",
-        lambda: [NodeInfo(node_id=node, name=name) for node, name in zip(grid.get_node_ids(), names, strict=True)],
+        lambda: [
+            NodeInfo(node_id=node, name=name)
+            for node, name in zip(grid.get_node_ids(), names, strict=True)
+        ],
     )
 
     def start(folder: str) -> RunState:
         server(
-            grid, Context(1, 1, {}, RecordDict(), {"config": str(tmp_path / "run.json"), "out": str(tmp_path / folder)})
+            grid,
+            Context(
+                1,
+                1,
+                {},
+                RecordDict(),
+                {"config": str(tmp_path / "run.json"), "out": str(tmp_path / folder)},
+            ),
         )
         return RunState.load(tmp_path / folder)
 
     assert len(start("first").releases) == 3
     known = json.loads((tmp_path / "accounts.json").read_text())
-    assert {name: entries for name, (entries, _) in known.items()} == dict.fromkeys(names, 1)
+    assert {name: entries for name, (entries, _) in known.items()} == dict.fromkeys(
+        names, 1
+    )
     assert len(start("second").releases) == 3  # the same question, the same answer
     shutil.rmtree(vault / names[0])
     state = start("third")

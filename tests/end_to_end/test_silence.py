@@ -1,4 +1,6 @@
-"""Nothing is silent for more than two seconds, from the first import to the report, on a terminal of 80 columns."""
+"""Nothing is silent for more than two seconds, from the first import to the report, on
+a terminal of 80 columns.
+"""
 
 import fcntl
 import os
@@ -32,7 +34,9 @@ micro_batch_size = 32
 
 
 def play(folder: Path, *words: str) -> tuple[float, str]:
-    """(longest silence in seconds, all that was shown) of `fedaux WORDS`, played in a folder."""
+    """(longest silence in seconds, all that was shown) of `fedaux WORDS`, played in a
+    folder.
+    """
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(folder)
@@ -48,7 +52,9 @@ def play(folder: Path, *words: str) -> tuple[float, str]:
             break
         longest, last = max(longest, time.monotonic() - last), time.monotonic()
         shown += data
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, shown.decode()[-2000:]
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, shown.decode()[
+        -2000:
+    ]
     return longest, shown.decode()
 
 
@@ -62,7 +68,13 @@ def test_a_folder_of_images_from_start_to_report(tmp_path: Path) -> None:
             Image.fromarray(pixels).save(tmp_path / "scans" / name / f"{number}.png")
     (tmp_path / "my.toml").write_text(CONFIG)
     longest, shown = play(tmp_path, "run", "my.toml", "--out", "out")
-    for words in ("loading PyTorch", "reading files", "steps of pre-training", "round 1", "writing the report"):
+    for words in (
+        "loading PyTorch",
+        "reading files",
+        "steps of pre-training",
+        "round 1",
+        "writing the report",
+    ):
         assert words in shown
     assert longest < 2
     longest, shown = play(tmp_path, "export", "out")

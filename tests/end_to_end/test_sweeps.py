@@ -1,4 +1,6 @@
-"""Sweeps that run: once each, in any number of processes to the same bits, whatever fails or is stopped."""
+"""Sweeps that run: once each, in any number of processes to the same bits, whatever
+fails or is stopped.
+"""
 
 import json
 import os
@@ -25,7 +27,16 @@ from helpers.commands import fedaux, paragraph
 from helpers.harness import Patience
 from helpers.tiny import TINY, TINY_TOML
 
-QUICK = ["--seeds", "1", "--set", "pretrain.epochs=0", "--set", "distill.epochs=1", "--set", "rounds=1"]
+QUICK = [
+    "--seeds",
+    "1",
+    "--set",
+    "pretrain.epochs=0",
+    "--set",
+    "distill.epochs=1",
+    "--set",
+    "rounds=1",
+]
 
 
 def test_a_study_runs_on_other_data(
@@ -35,9 +46,17 @@ def test_a_study_runs_on_other_data(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_own.py").write_text(
-        "from fedaux.data.sources import open_source\n\ndef load():\n    return open_source('digits')\n"
+        "from fedaux.data.sources import open_source\n\ndef load():\n    return "
+        "open_source('digits')\n"
     )
-    words = ["--set", "data.source=my_own:load", "--set", "sweep.data.alpha=[1.0]", "--set", "data.clients=3"]
+    words = [
+        "--set",
+        "data.source=my_own:load",
+        "--set",
+        "sweep.data.alpha=[1.0]",
+        "--set",
+        "data.clients=3",
+    ]
     assert fedaux(monkeypatch, "study", "one-shot", *QUICK, *words, "--json") == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
@@ -47,7 +66,14 @@ def test_a_study_runs_on_other_data(
     ]
     folder = tmp_path / "runs" / "study-one-shot-smoke"
     assert "my_own:load, 3 clients" in (folder / "table.md").read_text()
-    for name in ("table.csv", "table.tex", "runs.csv", "sweep.json", "split.svg", "bars.svg"):
+    for name in (
+        "table.csv",
+        "table.tex",
+        "runs.csv",
+        "sweep.json",
+        "split.svg",
+        "bars.svg",
+    ):
         assert (folder / name).is_file(), name
 
 
@@ -64,16 +90,24 @@ def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def outcome(folder: Path) -> tuple[dict[str, bytes], list[RoundResult]]:
     """Everything of a run but how long it took."""
     state = RunState.load(folder)
-    arrays = {f"{label}/{name}": a.tobytes() for label, room in state.weights.items() for name, a in room.items()}
+    arrays = {
+        f"{label}/{name}": a.tobytes()
+        for label, room in state.weights.items()
+        for name, a in room.items()
+    }
     return arrays, [_timeless(result) for result in state.history]
 
 
 def _timeless(result: RoundResult) -> RoundResult:
-    metrics = {client: replace(one, seconds=0) for client, one in result.client_metrics.items()}
+    metrics = {
+        client: replace(one, seconds=0) for client, one in result.client_metrics.items()
+    }
     return replace(result, client_metrics=metrics, seconds={})
 
 
-def test_nothing_is_done_twice_and_a_longer_list_runs_only_what_is_new(tmp_path: Path) -> None:
+def test_nothing_is_done_twice_and_a_longer_list_runs_only_what_is_new(
+    tmp_path: Path,
+) -> None:
     events: list[ProgressEvent] = []
 
     def times() -> dict[Path, int]:
@@ -89,29 +123,65 @@ def test_nothing_is_done_twice_and_a_longer_list_runs_only_what_is_new(tmp_path:
     assert found.arms[0].curves.tolist() == first.arms[0].curves.tolist()
     runs = [event for event in events if isinstance(event, SweepProgress)]
     assert [(event.done, event.total) for event in runs] == [(2, 4), (3, 4), (4, 4)]
-    assert [event.ended for event in runs] == ["", "local.epochs = 2, seed 0", "local.epochs = 2, seed 1"]
-    assert [event.accuracy for event in runs[1:]] == found.arms[1].curves[:, -1].tolist()
+    assert [event.ended for event in runs] == [
+        "",
+        "local.epochs = 2, seed 0",
+        "local.epochs = 2, seed 1",
+    ]
+    assert [event.accuracy for event in runs[1:]] == found.arms[1].curves[
+        :, -1
+    ].tolist()
     after = read_sweep(longer, tmp_path / "out")
-    assert [arm.to_dict(tmp_path) for arm in after.arms] == [arm.to_dict(tmp_path) for arm in found.arms]
+    assert [arm.to_dict(tmp_path) for arm in after.arms] == [
+        arm.to_dict(tmp_path) for arm in found.arms
+    ]
 
 
-def test_parallel_equals_serial_to_the_bit_and_an_extractor_is_trained_once(tmp_path: Path) -> None:
-    table = {**grid(2, method=["fedavg", "feddf+p", "fedaux"]), "pretrain": {"epochs": 2, "batch_size": 50}}
+def test_parallel_equals_serial_to_the_bit_and_an_extractor_is_trained_once(
+    tmp_path: Path,
+) -> None:
+    table = {
+        **grid(2, method=["fedavg", "feddf+p", "fedaux"]),
+        "pretrain": {"epochs": 2, "batch_size": 50},
+    }
     sweep, events = Sweep.from_dict(table), list[ProgressEvent]()
     serial = run_sweep(sweep, tmp_path / "serial", cache=tmp_path / "one")
-    parallel = run_sweep(sweep, tmp_path / "parallel", jobs=2, cache=tmp_path / "two", on_progress=events.append)
+    parallel = run_sweep(
+        sweep,
+        tmp_path / "parallel",
+        jobs=2,
+        cache=tmp_path / "two",
+        on_progress=events.append,
+    )
     assert not serial.failures
     assert not parallel.failures
-    for one, other in zip(sweep.runs(tmp_path / "serial"), sweep.runs(tmp_path / "parallel"), strict=True):
+    for one, other in zip(
+        sweep.runs(tmp_path / "serial"), sweep.runs(tmp_path / "parallel"), strict=True
+    ):
         assert outcome(one.folder) == outcome(other.folder)
     cards = sorted(path.name for path in (tmp_path / "two").glob("extractor-*.json"))
     assert len(cards) == 2  # of two seeds, whose auxiliary data differ
-    assert cards == sorted(path.name for path in (tmp_path / "one").glob("extractor-*.json"))
-    pretraining = [event for event in events if isinstance(event, WorkProgress) and event.phase == "pretrain"]
-    assert sorted(event.run for event in pretraining if event.done == 1) == ["extractor 1", "extractor 2"]
-    notes = [event.note for event in pretraining if not event.run.startswith("extractor")]
+    assert cards == sorted(
+        path.name for path in (tmp_path / "one").glob("extractor-*.json")
+    )
+    pretraining = [
+        event
+        for event in events
+        if isinstance(event, WorkProgress) and event.phase == "pretrain"
+    ]
+    assert sorted(event.run for event in pretraining if event.done == 1) == [
+        "extractor 1",
+        "extractor 2",
+    ]
+    notes = [
+        event.note for event in pretraining if not event.run.startswith("extractor")
+    ]
     assert notes == ["from the cache"] * 4
-    names = {f"{label}, seed {seed}" for label in ("FedAVG", "FedDF+P", "FedAUX") for seed in (0, 1)}
+    names = {
+        f"{label}, seed {seed}"
+        for label in ("FedAVG", "FedDF+P", "FedAUX")
+        for seed in (0, 1)
+    }
     assert {event.run for event in events} == {"", "extractor 1", "extractor 2", *names}
 
 
@@ -139,7 +209,10 @@ def killed():
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_failing_arm_does_not_end_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], jobs: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    jobs: int,
 ) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(tmp_path)
@@ -161,13 +234,17 @@ def test_a_failing_arm_does_not_end_the_others(
     assert "RuntimeError: nobody foresaw this" in trace.read_text()
 
 
-def test_a_killed_worker_costs_its_run_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_worker_costs_its_run_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(tmp_path)
     sweep = Sweep.from_dict(grid(**{"data.source": ["broken:killed", "digits"]}))
     found = run_sweep(sweep, tmp_path / "out", jobs=2)
     assert [arm.label for arm in found.arms] == ["data.source = digits"]
-    with pytest.raises(SweepError, match="its process was ended by signal 9 from outside: often memory") as caught:
+    with pytest.raises(
+        SweepError, match="its process was ended by signal 9 from outside: often memory"
+    ) as caught:
         found.raise_failures()
     assert caught.value.code is Exit.STOPPED
 
@@ -193,11 +270,20 @@ def started(folder: Path) -> subprocess.Popen[str]:
     program = [sys.executable, "-c", "from fedaux.cli import main; main()"]
     words = [*program, "sweep", "long.toml", "--out", "out", "--jobs", "2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(words, cwd=folder, text=True, start_new_session=True, preexec_fn=heed_interrupts, **pipes)
+    return subprocess.Popen(
+        words,
+        cwd=folder,
+        text=True,
+        start_new_session=True,
+        preexec_fn=heed_interrupts,
+        **pipes,
+    )
 
 
 def heed_interrupts() -> None:
-    """Also where the tests run in the background: a shell then starts them with interrupts ignored."""
+    """Also where the tests run in the background: a shell then starts them with
+    interrupts ignored.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -233,8 +319,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-@pytest.mark.parametrize("how", ["kill", pytest.param("interrupt", marks=pytest.mark.slow)])
-def test_stopped_in_the_middle_it_goes_on_to_the_same_bits(how: str, tmp_path: Path, whole: Path) -> None:
+@pytest.mark.parametrize(
+    "how", ["kill", pytest.param("interrupt", marks=pytest.mark.slow)]
+)
+def test_stopped_in_the_middle_it_goes_on_to_the_same_bits(
+    how: str, tmp_path: Path, whole: Path
+) -> None:
     process = started(tmp_path)
     wait_for_rounds(tmp_path / "out", 3)
     if how == "kill":
@@ -260,7 +350,9 @@ def test_a_sweep_prints_and_writes_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = 'title = "Tiny"\nseeds = 2\nmethod = ["fedavg", "fedaux"]\n"data.alpha" = [0.1, 10.0]'
-    (tmp_path / "grid.toml").write_text(f"{TINY_TOML}[privacy]\nunsafe_seed = 0\n[sweep]\n{lines}\n")
+    (tmp_path / "grid.toml").write_text(
+        f"{TINY_TOML}[privacy]\nunsafe_seed = 0\n[sweep]\n{lines}\n"
+    )
     words = ("sweep", tmp_path / "grid.toml", "--out", tmp_path / "out")
     assert fedaux(monkeypatch, *words) == 0
     shown = paragraph(capsys.readouterr().out)
@@ -269,13 +361,19 @@ def test_a_sweep_prints_and_writes_what_it_found(
     for name in ("table.md", "table.tex", "table.csv"):
         assert "NOT PRIVATE" in (tmp_path / "out" / name).read_text(), name
     for name in ("curves-data.alpha-0.1.svg", "curves-data.alpha-10.svg"):
-        assert (tmp_path / "out" / name).read_text().count('<polyline class="curve') == 2
+        assert (tmp_path / "out" / name).read_text().count(
+            '<polyline class="curve'
+        ) == 2
 
     assert fedaux(monkeypatch, *words, "--json", "--jobs", 2) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["arms"][0]["label"] == "FedAVG, α = 0.1"
     assert np.array(found["arms"][0]["curves"]).shape == (2, 2)
-    assert all((tmp_path / "out" / folder / FILE).is_file() for arm in found["arms"] for folder in arm["folders"])
+    assert all(
+        (tmp_path / "out" / folder / FILE).is_file()
+        for arm in found["arms"]
+        for folder in arm["folders"]
+    )
 
 
 def _fine(on_progress: object) -> None:
@@ -287,8 +385,13 @@ def _fails(on_progress: object) -> None:
 
 
 def test_tasks_that_need_one_that_failed_fail_with_it_and_may_be_the_last() -> None:
-    """No worker is busy any more when they are found to lack it: the pool must not wait for a message from nobody."""
+    """No worker is busy any more when they are found to lack it: the pool must not wait
+    for a message from nobody.
+    """
     tasks = [Task("first", _fails), Task("second", _fine, frozenset({"first"}))]
     tasks.append(Task("third", _fine, frozenset({"second"})))
-    ended = {task.name: error and error.text for task, error in run_tasks(tasks, 2, 1, lambda *_: None)}
+    ended = {
+        task.name: error and error.text
+        for task, error in run_tasks(tasks, 2, 1, lambda *_: None)
+    }
     assert ended == dict.fromkeys(("first", "second", "third"), "no luck")

@@ -1,4 +1,6 @@
-"""The units: as systemd-analyze finds them, and started by a systemd that is booted in a container of this machine."""
+"""The units: as systemd-analyze finds them, and started by a systemd that is booted in
+a container of this machine.
+"""
 
 import json
 import os
@@ -14,20 +16,35 @@ from helpers.deployments import AWKWARD, deploy
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs systemd-analyze"
+)
 def test_systemd_takes_the_units_and_finds_them_hardened(tmp_path: Path) -> None:
     units = deploy(tmp_path / AWKWARD) / "systemd"
     (units / "fedaux-site@.service").rename(units / "fedaux-site@berlin.service")
     for unit in units.iterdir():
-        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["systemd-analyze", "verify", unit],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (done.returncode, done.stderr) == (0, "")
-        words = ["systemd-analyze", "security", "--offline=true", "--threshold=25", unit]  # tenths
+        # tenths
+        words = [
+            "systemd-analyze",
+            "security",
+            "--offline=true",
+            "--threshold=25",
+            unit,
+        ]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
 
 
-# In mount namespaces of its own: this machine's files with what is written kept in memory, booted by systemd-nspawn
-# without a network. $1 is a folder for both sides, $2 the interpreter's real path, $3 the PATH, $4 the sources.
+# In mount namespaces of its own: this machine's files with what is written kept in
+# memory, booted by systemd-nspawn without a network. $1 is a folder for both sides, $2
+# the interpreter's real path, $3 the PATH, $4 the sources.
 BOOT = r"""
 set -e
 mkdir "$1/t"
@@ -81,9 +98,14 @@ true
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("systemd-nspawn") is None, reason="needs systemd-nspawn (Debian: systemd-container)")
+@pytest.mark.skipif(
+    shutil.which("systemd-nspawn") is None,
+    reason="needs systemd-nspawn (Debian: systemd-container)",
+)
 @pytest.mark.skipif(os.getuid() != 0, reason="only root boots a container")
-def test_the_units_run_under_systemd_and_are_kept_where_they_belong(tmp_path: Path) -> None:
+def test_the_units_run_under_systemd_and_are_kept_where_they_belong(
+    tmp_path: Path,
+) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "probe.sh").write_text(PROBE)
@@ -96,12 +118,27 @@ def test_the_units_run_under_systemd_and_are_kept_where_they_belong(tmp_path: Pa
         timeout=900,
         check=False,
     )
-    if not (shared / "superlink.txt").is_file() and "Operation not permitted" in done.stderr:
+    if (
+        not (shared / "superlink.txt").is_file()
+        and "Operation not permitted" in done.stderr
+    ):
         pytest.skip(f"no container can be booted here: {done.stderr[-300:]}")
     status = json.loads((shared / "status.json").read_text())
-    assert (status["state"], status["link"], status["problems"]) == ("none", True, []), done.stderr[-2000:]
+    assert (status["state"], status["link"], status["problems"]) == (
+        "none",
+        True,
+        [],
+    ), done.stderr[-2000:]
     assert "fedaux_link_up 1.0" in (shared / "scraped.txt").read_text()
     for unit in ("superlink", "metrics"):
         active, *facts, user, places = (shared / f"{unit}.txt").read_text().splitlines()
-        assert (active, user, places) == ("active", "fedaux", "writes /srv/hospitals/server")
-        assert [fact.split() for fact in facts] == [["CapBnd:", "0" * 16], ["NoNewPrivs:", "1"], ["Seccomp:", "2"]]
+        assert (active, user, places) == (
+            "active",
+            "fedaux",
+            "writes /srv/hospitals/server",
+        )
+        assert [fact.split() for fact in facts] == [
+            ["CapBnd:", "0" * 16],
+            ["NoNewPrivs:", "1"],
+            ["Seccomp:", "2"],
+        ]

@@ -1,4 +1,6 @@
-"""Text from a .csv to a trained model: a BERT that is pre-trained and fine-tuned, and a frozen published encoder."""
+"""Text from a .csv to a trained model: a BERT that is pre-trained and fine-tuned, and a
+frozen published encoder.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +28,10 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("text")
     encoder = publish_encoder(folder / "tiny", width=64)
-    private, aux = write_texts(folder / "private.csv", 400, seed=1), write_texts(folder / "aux.csv", 300, seed=2)
+    private, aux = (
+        write_texts(folder / "private.csv", 400, seed=1),
+        write_texts(folder / "aux.csv", 300, seed=2),
+    )
     return Config.from_dict(
         {
             "rounds": 3,
@@ -48,14 +53,24 @@ def test_heads_on_a_published_encoder(config: Config, tmp_path: Path) -> None:
 
 
 def test_a_published_encoder_does_not_travel(config: Config, tmp_path: Path) -> None:
-    """Clients have it; what crosses is its hash, and a copy that differs in one bit is noticed."""
+    """Clients have it; what crosses is its hash, and a copy that differs in one bit is
+    noticed.
+    """
     data = open_data(config)
     server = Server.of(config, data.aux, data.test, 3, data.clients, tmp_path / "cache")
     state = initial_state(server)
     order = server.orders.prepare(state, "client-000")
     assert order.extractor == {}
-    for method, sent in (("fedavg+p", False), ("fedavg", True)):  # without +P it starts at random, which nobody has
-        other = Server.of(replace(config, method=method), data.aux, data.test, 3, data.clients, tmp_path / "cache")
+    # without +P it starts at random, which nobody has
+    for method, sent in (("fedavg+p", False), ("fedavg", True)):
+        other = Server.of(
+            replace(config, method=method),
+            data.aux,
+            data.test,
+            3,
+            data.clients,
+            tmp_path / "cache",
+        )
         fresh = initial_state(other)
         other.restore(fresh)
         assert bool(other.orders.train(fresh, "client-000").extractor) == sent
@@ -65,18 +80,30 @@ def test_a_published_encoder_does_not_travel(config: Config, tmp_path: Path) -> 
     assert not list(tmp_path.rglob("release-*.json"))
 
 
-def test_a_folder_that_the_clients_own_settings_do_not_name_is_not_read(config: Config, tmp_path: Path) -> None:
+def test_a_folder_that_the_clients_own_settings_do_not_name_is_not_read(
+    config: Config, tmp_path: Path
+) -> None:
     site = in_process(config, tmp_path)
-    foreign = PrototypeSpec.of("encoder", folder=str(publish_encoder(tmp_path / "other"))).to_json()
+    foreign = PrototypeSpec.of(
+        "encoder", folder=str(publish_encoder(tmp_path / "other"))
+    ).to_json()
     public = {"mean": np.zeros(16, np.float32), "basis": np.zeros((16, 4), np.float32)}
-    (refused,) = site.ask([PrepareOrder("client-000", foreign, "class-embedding", 3, 15, "x", 0, {}, public)])
+    (refused,) = site.ask(
+        [
+            PrepareOrder(
+                "client-000", foreign, "class-embedding", 3, 15, "x", 0, {}, public
+            )
+        ]
+    )
     assert isinstance(refused, Failure)
     assert refused.reason == Refusal.ORDER.description
 
 
 def test_a_bert_is_pretrained_and_fine_tuned(config: Config, tmp_path: Path) -> None:
     tokenizer = dict(config.prototypes[0].options)["folder"]
-    bert = PrototypeSpec.of("bert", layers=1, width=16, heads=2, inner=32, tokenizer=str(tokenizer))
+    bert = PrototypeSpec.of(
+        "bert", layers=1, width=16, heads=2, inner=32, tokenizer=str(tokenizer)
+    )
     whole = replace(
         config,
         head_only=False,
@@ -87,20 +114,41 @@ def test_a_bert_is_pretrained_and_fine_tuned(config: Config, tmp_path: Path) -> 
         distill=replace(config.distill, lr=5e-3),
     )
     events: list[ProgressEvent] = []
-    result = run(whole, tmp_path / "run", cache=tmp_path / "cache", on_progress=events.append)
+    result = run(
+        whole, tmp_path / "run", cache=tmp_path / "cache", on_progress=events.append
+    )
     assert result.accuracy > 0.6
-    epochs = [event for event in events if isinstance(event, WorkProgress) and event.phase == "pretrain"]
+    epochs = [
+        event
+        for event in events
+        if isinstance(event, WorkProgress) and event.phase == "pretrain"
+    ]
     assert [event.done for event in epochs] == [1, 2, 3]
-    assert all(event.task.startswith("pre-training bert") and "loss" in event.note for event in epochs)
+    assert all(
+        event.task.startswith("pre-training bert") and "loss" in event.note
+        for event in epochs
+    )
     assert not any(each.failures for each in result.state.history)
 
 
 def test_what_is_sent_is_said(config: Config, tmp_path: Path) -> None:
     tokenizer = str(dict(config.prototypes[0].options)["folder"])
-    bert = PrototypeSpec.of("bert", layers=1, width=16, heads=2, inner=32, tokenizer=tokenizer)
+    bert = PrototypeSpec.of(
+        "bert", layers=1, width=16, heads=2, inner=32, tokenizer=tokenizer
+    )
     events: list[ProgressEvent] = []
     for name, spec in (("published", config.prototypes[0]), ("own", bert)):
-        once = replace(config, rounds=1, prototypes=(spec,), pretrain=replace(config.pretrain, epochs=0))
+        once = replace(
+            config,
+            rounds=1,
+            prototypes=(spec,),
+            pretrain=replace(config.pretrain, epochs=0),
+        )
         run(once, tmp_path / name, cache=tmp_path / "cache", on_progress=events.append)
-    published, own = (event for event in events if isinstance(event, OrdersSent) and event.task == "release")
-    assert 0 < published.bytes < own.bytes - 3 * 1000  # the public maps alone, and three extractors more
+    published, own = (
+        event
+        for event in events
+        if isinstance(event, OrdersSent) and event.task == "release"
+    )
+    # the public maps alone, and three extractors more
+    assert 0 < published.bytes < own.bytes - 3 * 1000

@@ -1,4 +1,6 @@
-"""Tuning that runs: halving by validation accuracy, stopped and continued, and blind to test labels."""
+"""Tuning that runs: halving by validation accuracy, stopped and continued, and blind to
+test labels.
+"""
 
 import json
 from pathlib import Path
@@ -17,7 +19,12 @@ from helpers.commands import fedaux, paragraph
 from helpers.tiny import TINY, TINY_TOML
 
 BASE = Config.from_dict({**TINY, "rounds": 4, "privacy": {"unsafe_seed": 0}})
-LISTS = {"": {"local": ({"optimizer": "sgd", "lr": 0.1}, {"optimizer": "adam", "lr": 0.01}), "local.epochs": (1, 2)}}
+LISTS = {
+    "": {
+        "local": ({"optimizer": "sgd", "lr": 0.1}, {"optimizer": "adam", "lr": 0.01}),
+        "local.epochs": (1, 2),
+    }
+}
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +34,10 @@ def one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(base: Config = BASE, **changes: Any) -> Tuning:
-    return Tuning.of(base, **({"methods": ["fedavg", "fedaux"], "budget": 4, "grid": LISTS} | changes))
+    return Tuning.of(
+        base,
+        **({"methods": ["fedavg", "fedaux"], "budget": 4, "grid": LISTS} | changes),
+    )
 
 
 def test_the_better_half_goes_on_and_continues_its_own_run(tmp_path: Path) -> None:
@@ -36,20 +46,29 @@ def test_the_better_half_goes_on_and_continues_its_own_run(tmp_path: Path) -> No
     for name, trials in found.trials.items():
         assert [len(trial.scores) for trial in trials].count(2) == 2
         first = sorted((trial.scores[2] for trial in trials), reverse=True)
-        assert sorted((t.scores[2] for t in trials if t.rounds == 4), reverse=True) == first[:2]
-        assert found.winner(name).scores[4] == max(trial.scores.get(4, 0.0) for trial in trials)
+        assert (
+            sorted((t.scores[2] for t in trials if t.rounds == 4), reverse=True)
+            == first[:2]
+        )
+        assert found.winner(name).scores[4] == max(
+            trial.scores.get(4, 0.0) for trial in trials
+        )
         for trial in trials:
             (one,) = found.runs(trial, trial.rounds, tmp_path / "out")
             assert RunState.load(one.folder).round == trial.rounds
     (best,) = found.runs(found.winner("fedaux"), 4, tmp_path / "out")
     whole = run(best.config, tmp_path / "whole")
-    assert whole.curve == [result.mean_accuracy for result in RunState.load(best.folder).history]
+    assert whole.curve == [
+        result.mean_accuracy for result in RunState.load(best.folder).history
+    ]
     counted = [event for event in events if isinstance(event, SweepProgress)]
     assert (counted[0].done, counted[-1].done) == (0, 2 * (4 * 2 + 2 * 2))
     assert {event.total for event in counted} == {24}
 
 
-def test_stopped_it_goes_on_to_the_same_winners_and_runs_nothing_twice(tmp_path: Path) -> None:
+def test_stopped_it_goes_on_to_the_same_winners_and_runs_nothing_twice(
+    tmp_path: Path,
+) -> None:
     whole = run_tuning(plan(), tmp_path / "whole")
     seen = 0
 
@@ -62,9 +81,17 @@ def test_stopped_it_goes_on_to_the_same_winners_and_runs_nothing_twice(tmp_path:
     with pytest.raises(KeyboardInterrupt):
         run_tuning(plan(), tmp_path / "out", on_progress=stop)
     assert run_tuning(plan(), tmp_path / "out").to_dict() == whole.to_dict()
-    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    stamps = {
+        path: path.stat().st_mtime_ns
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file()
+    }
     assert run_tuning(plan(), tmp_path / "out").to_dict() == whole.to_dict()
-    assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert stamps == {
+        path: path.stat().st_mtime_ns
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file()
+    }
 
 
 POISONED = """
@@ -83,8 +110,12 @@ def load(poison=False):
 """
 
 
-def test_nothing_that_tuning_finds_depends_on_test_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The labels of the comparison's test records are turned over, and neither a trial nor a winner changes."""
+def test_nothing_that_tuning_finds_depends_on_test_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The labels of the comparison's test records are turned over, and neither a trial
+    nor a winner changes.
+    """
     import numpy as np
 
     from fedaux.data.federated import open_data
@@ -92,32 +123,59 @@ def test_nothing_that_tuning_finds_depends_on_test_labels(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_poisoned_digits.py").write_text(POISONED)
-    base = Config.from_dict(BASE.to_dict(), ["data.source=my_poisoned_digits:load", "rounds=2"])
+    base = Config.from_dict(
+        BASE.to_dict(), ["data.source=my_poisoned_digits:load", "rounds=2"]
+    )
     poisoned = Config.from_dict(base.to_dict(), ["data.options.poison=true"])
     rows = open_data(base).test.rows
     assert rows is not None
     np.save(tmp_path / "test_rows.npy", rows)
-    clean, other = (run_tuning(plan(one), tmp_path / one.hash) for one in (base, poisoned))
+    clean, other = (
+        run_tuning(plan(one), tmp_path / one.hash) for one in (base, poisoned)
+    )
     assert clean.trials.keys() == {"fedavg", "fedaux"}
     for name, trials in clean.trials.items():
-        assert [trial.scores for trial in trials] == [trial.scores for trial in other.trials[name]]
-    accuracies = [run(one, tmp_path / f"test-{one.hash}").accuracy for one in (base, poisoned)]
+        assert [trial.scores for trial in trials] == [
+            trial.scores for trial in other.trials[name]
+        ]
+    accuracies = [
+        run(one, tmp_path / f"test-{one.hash}").accuracy for one in (base, poisoned)
+    ]
     assert accuracies[0] != accuracies[1]  # the poison is there
 
 
 def test_a_setting_that_diverges_is_the_last_and_another_failure_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lists = {"": {"local.lr": (1e19, 1e-3), "local.optimizer": ("sgd",), "local.epochs": (1,), "norm": ("batch",)}}
+    lists = {
+        "": {
+            "local.lr": (1e19, 1e-3),
+            "local.optimizer": ("sgd",),
+            "local.epochs": (1,),
+            "norm": ("batch",),
+        }
+    }
     found = run_tuning(plan(methods=["fedavg"], grid=lists, budget=3), tmp_path / "out")
-    wild = next(trial for trial in found.trials["fedavg"] if trial.settings.get("local.lr") == 1e19)
+    wild = next(
+        trial
+        for trial in found.trials["fedavg"]
+        if trial.settings.get("local.lr") == 1e19
+    )
     assert wild.scores == {2: 0.0}
     assert found.winner("fedavg") is not wild
-    (tmp_path / "my_broken.py").write_text("def load():\n    raise ValueError('no such records')\n")
+    (tmp_path / "my_broken.py").write_text(
+        "def load():\n    raise ValueError('no such records')\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SweepError, match=r"4 of 4 runs failed.*no such records") as caught:
+    with pytest.raises(
+        SweepError, match=r"4 of 4 runs failed.*no such records"
+    ) as caught:
         run_tuning(
-            plan(Config.from_dict(TINY, ["data.source=my_broken:load"]), methods=["fedavg"]), tmp_path / "broken"
+            plan(
+                Config.from_dict(TINY, ["data.source=my_broken:load"]),
+                methods=["fedavg"],
+            ),
+            tmp_path / "broken",
         )
     assert caught.value.code is Exit.DATA
 
@@ -127,7 +185,9 @@ def test_tune_and_compare_from_the_terminal(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lists = "local = [{optimizer = 'sgd', lr = 0.1}]\n'local.epochs' = [2]\n'distill.lr' = [1e-3]\n"
-    Path("my.toml").write_text(f"{TINY_TOML}[privacy]\nunsafe_seed = 0\n[tune]\n{lists}")
+    Path("my.toml").write_text(
+        f"{TINY_TOML}[privacy]\nunsafe_seed = 0\n[tune]\n{lists}"
+    )
     both = ("my.toml", "--methods", "fedavg,fedaux")
     assert fedaux(monkeypatch, "tune", *both, "--budget", 2) == 0
     shown = paragraph(capsys.readouterr().out)
@@ -136,8 +196,13 @@ def test_tune_and_compare_from_the_terminal(
     assert fedaux(monkeypatch, "tune", *both, "--budget", 2, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["methods"].keys() == {"fedavg", "fedaux"}
-    assert fedaux(monkeypatch, "compare", *both, "--seeds", 2, "--tuned", "runs/my-tune") == 0
-    assert "Settings: tuned, 2 settings a method tried on validation data" in paragraph(capsys.readouterr().out)
+    assert (
+        fedaux(monkeypatch, "compare", *both, "--seeds", 2, "--tuned", "runs/my-tune")
+        == 0
+    )
+    assert "Settings: tuned, 2 settings a method tried on validation data" in paragraph(
+        capsys.readouterr().out
+    )
     folder = Path("runs/my-tuned")
     states = [RunState.load(path) for path in sorted((folder / "runs").iterdir())]
     assert {state.config.data.test_seed for state in states} == {0}
@@ -145,5 +210,16 @@ def test_tune_and_compare_from_the_terminal(
     for state in states:
         wanted = found["methods"][state.config.method]["settings"]
         assert state.config.local.lr == wanted.get("local.lr", 1e-3)
-    assert fedaux(monkeypatch, "compare", "my.toml", "--methods", "feddf", "--tuned", "runs/my-tune") == Exit.SETTINGS
+    assert (
+        fedaux(
+            monkeypatch,
+            "compare",
+            "my.toml",
+            "--methods",
+            "feddf",
+            "--tuned",
+            "runs/my-tune",
+        )
+        == Exit.SETTINGS
+    )
     assert "feddf has not been tuned" in paragraph(capsys.readouterr().err)

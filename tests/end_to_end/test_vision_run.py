@@ -1,4 +1,6 @@
-"""A published vision model by its name, from the settings to predictions: frozen features, and all weights trained."""
+"""A published vision model by its name, from the settings to predictions: frozen
+features, and all weights trained.
+"""
 
 import json
 from dataclasses import replace
@@ -21,26 +23,43 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dinov2")
     torch.manual_seed(0)
     config = transformers.Dinov2Config(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=28,
+        patch_size=14,
     )
     transformers.AutoModel.from_config(config).save_pretrained(folder)
-    processor = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "size": {"shortest_edge": 28}}
+    processor = {
+        "image_mean": [0.5] * 3,
+        "image_std": [0.25] * 3,
+        "size": {"shortest_edge": 28},
+    }
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     return folder
 
 
 @pytest.mark.parametrize(
     ("method", "head_only"),
-    [pytest.param("fedaux", True, marks=pytest.mark.slow), ("fedaux", False), ("fedavg+p", False)],
+    [
+        pytest.param("fedaux", True, marks=pytest.mark.slow),
+        ("fedaux", False),
+        ("fedavg+p", False),
+    ],
 )
-def test_a_run_starts_from_the_published_weights(method: str, head_only: bool, folder: Path, tmp_path: Path) -> None:
+def test_a_run_starts_from_the_published_weights(
+    method: str, head_only: bool, folder: Path, tmp_path: Path
+) -> None:
     base = replace(Config.from_dict(TINY), method=method, head_only=head_only)
     config = replace(base, prototypes=(PrototypeSpec(f"hf:{folder}"),))
     events: list[object] = []
-    result = run(config, tmp_path / "run", cache=tmp_path / "cache", on_progress=events.append)
+    result = run(
+        config, tmp_path / "run", cache=tmp_path / "cache", on_progress=events.append
+    )
     assert any(getattr(event, "note", "") == "published weights" for event in events)
     assert 0 <= result.accuracy <= 1
-    assert not list((tmp_path / "cache").glob("extractor-*"))  # nothing was pre-trained here
+    # nothing was pre-trained here
+    assert not list((tmp_path / "cache").glob("extractor-*"))
     (exported,) = export_model(tmp_path / "run")
     model = Model.from_pretrained(exported)
     if head_only or method == "fedaux":

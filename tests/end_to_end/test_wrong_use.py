@@ -1,4 +1,6 @@
-"""Wrong use, one case a test: one paragraph that names the remedy, a code for its kind, and never a traceback."""
+"""Wrong use, one case a test: one paragraph that names the remedy, a code for its kind,
+and never a traceback.
+"""
 
 import os
 import resource
@@ -55,7 +57,9 @@ def images(folder: Path, names: list[str], size: int = 8) -> None:
     for name in names:
         (folder / name).mkdir(parents=True)
         for i in range(20):
-            Image.fromarray(np.full((size, size, 3), i, np.uint8)).save(folder / name / f"{i}.png")
+            Image.fromarray(np.full((size, size, 3), i, np.uint8)).save(
+                folder / name / f"{i}.png"
+            )
 
 
 def arrays(folder: Path) -> None:
@@ -229,12 +233,20 @@ Fedaux = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def fedaux(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fedaux:
-    """The command as the console script runs it: (exit code, what it said on standard error)."""
+def fedaux(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Fedaux:
+    """The command as the console script runs it: (exit code, what it said on standard
+    error).
+    """
 
     def call(words: str, sets: list[str] | None = None) -> tuple[int, str]:
         line = words.replace("CONFIG", "tiny.toml").replace("OUT", "out").split()
-        monkeypatch.setattr(sys, "argv", ["fedaux", *line, *(w for one in sets or [] for w in ("--set", one))])
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            ["fedaux", *line, *(w for one in sets or [] for w in ("--set", one))],
+        )
         with pytest.raises(SystemExit) as caught:
             main()
         out, err = capsys.readouterr()
@@ -279,7 +291,11 @@ def test_a_run_of_another_version(fedaux: Fedaux, place: Path) -> None:
     from safetensors.numpy import save_file
 
     (place / "out").mkdir()
-    save_file({"a": np.zeros(1)}, place / "out" / "state.safetensors", metadata={"version": "0"})
+    save_file(
+        {"a": np.zeros(1)},
+        place / "out" / "state.safetensors",
+        metadata={"version": "0"},
+    )
     code, err = fedaux("resume out")
     assert code == Exit.FOLDER
     assert "was written by another version of fedaux" in one_paragraph(err)
@@ -310,7 +326,9 @@ def test_a_deployment_is_not_written_over(fedaux: Fedaux) -> None:
 
 
 def test_clients_that_already_spent_their_budget(fedaux: Fedaux, place: Path) -> None:
-    """All of them: no scores, so nobody can teach. One of them costs its contribution alone."""
+    """All of them: no scores, so nobody can teach. One of them costs its contribution
+    alone.
+    """
     privacy = PrivacyConfig()
     for client in range(3):
         store = BudgetStore(place / "out" / "clients" / f"client-00{client}", privacy)
@@ -333,12 +351,27 @@ def test_distillation_that_diverges(fedaux: Fedaux) -> None:
     [
         ("mlflow", f"{RUN} --track mlflow", [], "pip install 'fedaux[mlflow]'"),
         ("wandb", f"{RUN} --track wandb", [], "pip install 'fedaux[wandb]'"),
-        ("transformers", RUN, ["data.source=csv", "data.path=notes.csv", "prototypes=bert"], "'fedaux[text]'"),
-        ("pyarrow.parquet", RUN, ["data.source=parquet", "data.path=notes.csv"], "pip install 'fedaux[parquet]'"),
+        (
+            "transformers",
+            RUN,
+            ["data.source=csv", "data.path=notes.csv", "prototypes=bert"],
+            "'fedaux[text]'",
+        ),
+        (
+            "pyarrow.parquet",
+            RUN,
+            ["data.source=parquet", "data.path=notes.csv"],
+            "pip install 'fedaux[parquet]'",
+        ),
     ],
 )
 def test_a_missing_extra(
-    fedaux: Fedaux, monkeypatch: pytest.MonkeyPatch, module: str, words: str, sets: list[str], extra: str
+    fedaux: Fedaux,
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    words: str,
+    sets: list[str],
+    extra: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     code, err = fedaux(words, sets)
@@ -353,8 +386,11 @@ def test_a_module_that_imports_what_is_not_there(fedaux: Fedaux, place: Path) ->
     assert "no_such_package" in one_paragraph(err)
 
 
-def test_what_nobody_foresaw_is_reported_as_such(fedaux: Fedaux, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedaux.runs.runner.run", {}.__getitem__)  # fails, in no line of anybody's
+def test_what_nobody_foresaw_is_reported_as_such(
+    fedaux: Fedaux, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # fails, in no line of anybody's
+    monkeypatch.setattr("fedaux.runs.runner.run", {}.__getitem__)
     code, err = fedaux(RUN)
     assert code == Exit.BUG
     said = one_paragraph(err)
@@ -370,22 +406,39 @@ def report_to() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def program(place: Path, *words: str, before: Callable[[], None] = report_to) -> "subprocess.Popen[str]":
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+def program(
+    place: Path, *words: str, before: Callable[[], None] = report_to
+) -> "subprocess.Popen[str]":
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "OMP_NUM_THREADS": "1",
+        "NO_COLOR": "1",
+    }
     command = [sys.executable, "-c", "from fedaux.cli import main; main()", *words]
     return subprocess.Popen(
-        command, cwd=place, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=before
+        command,
+        cwd=place,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=before,
     )
 
 
 def test_a_full_disk(place: Path) -> None:
-    """A real program whose files may not grow beyond 4 kB: it stops at the first checkpoint, and says what to do."""
+    """A real program whose files may not grow beyond 4 kB: it stops at the first
+    checkpoint, and says what to do.
+    """
 
     def small() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
-    _, err = (process := program(place, "run", "tiny.toml", "--out", "out", before=small)).communicate(timeout=300)
+    _, err = (
+        process := program(place, "run", "tiny.toml", "--out", "out", before=small)
+    ).communicate(timeout=300)
     assert process.returncode == Exit.DISK
     assert "Make room, or choose another folder" in one_paragraph(err)
     assert "Traceback" not in err
@@ -395,7 +448,10 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(place: Path) -> None
     words = ("run", "tiny.toml", "--out", "out", "--set", "rounds=400")
     process = program(place, *words)
     patience = Patience(240)
-    while not (place / "out" / "metrics.jsonl").is_file() or not (place / "out" / "metrics.jsonl").read_text():
+    while (
+        not (place / "out" / "metrics.jsonl").is_file()
+        or not (place / "out" / "metrics.jsonl").read_text()
+    ):
         assert not patience.over(), "no round within 240 s"
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
@@ -404,11 +460,13 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(place: Path) -> None
     assert (
         err.strip()
         .splitlines()[-1]
-        .startswith("Stopped. The same command, or `fedaux resume out`, continues after round")
+        .startswith(
+            "Stopped. The same command, or `fedaux resume out`, continues after round"
+        )
     )
     assert "Traceback" not in err
     done = len((place / "out" / "history.jsonl").read_text().splitlines())
-    out, err = program(place, "run", "tiny.toml", "--out", "out", "--set", f"rounds={done + 1}").communicate(
-        timeout=240
-    )
+    out, err = program(
+        place, "run", "tiny.toml", "--out", "out", "--set", f"rounds={done + 1}"
+    ).communicate(timeout=240)
     assert f"after {done + 1} rounds" in " ".join(out.split()), err

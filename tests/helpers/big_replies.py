@@ -1,4 +1,6 @@
-"""An app whose clients answer at once with models of 20 MB: what does a round of them cost the server?"""
+"""An app whose clients answer at once with models of 20 MB: what does a round of them
+cost the server?
+"""
 
 import json
 import time
@@ -24,10 +26,23 @@ client = ClientApp()
 @client.train()
 def train(message: Message, context: Context) -> Message:
     order = deserialize(TrainOrder, message.content)
-    weights = {"parameters": np.full(SIZE, float(order.client.rpartition("-")[2]) / 100, np.float32)}
-    facts = {"records": 1, "loss": 1.0, "seconds": 0.1, "noise": 0.0, "rate": 1.0, "steps": 0}
+    weights = {
+        "parameters": np.full(
+            SIZE, float(order.client.rpartition("-")[2]) / 100, np.float32
+        )
+    }
+    facts = {
+        "records": 1,
+        "loss": 1.0,
+        "seconds": 0.1,
+        "noise": 0.0,
+        "rate": 1.0,
+        "steps": 0,
+    }
     account = Account(0.0, 1e-5, "replace-one", "record", 0).to_json()
-    update = Update(order.client, order.round, **facts, account=account, weights=weights)
+    update = Update(
+        order.client, order.round, **facts, account=account, weights=weights
+    )
     return Message(serialize(update), reply_to=message)
 
 
@@ -36,7 +51,9 @@ def main(grid: Grid, context: Context) -> None:
     nodes: list[int] = []
     while len(nodes) < 3:
         nodes, _ = list(grid.get_node_ids()), time.sleep(0.5)
-    federation = GridFederation(grid, {f"c-{i}": nodes[i % 3] for i in range(80)}, timeout=1800)
+    federation = GridFederation(
+        grid, {f"c-{i}": nodes[i % 3] for i in range(80)}, timeout=1800
+    )
     weights, found = {"parameters": np.zeros(SIZE, np.float32)}, {}
     for count in (10, 80):
         _reset_peak()
@@ -46,15 +63,40 @@ def main(grid: Grid, context: Context) -> None:
             total.merge(Contribution.of("model", reply.weights, reply.records))
             del reply
         mean = float(total.finish()[0]["model"]["parameters"][0])
-        found[count] = {"peak": _peak(), "seconds": time.perf_counter() - started, "mean": mean}
+        found[count] = {
+            "peak": _peak(),
+            "seconds": time.perf_counter() - started,
+            "mean": mean,
+        }
     Path(str(context.run_config["out"])).write_text(json.dumps(found))
     print("accuracy 1", flush=True)
 
 
 def _order(name: str, weights: dict[str, np.ndarray]) -> TrainOrder:
-    facts = {"prototype": "[]", "classes": 2, "method": "fedavg", "method_options": "{}", "epochs": 1, "batch_size": 1}
-    facts |= {"optimizer": "adam", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "mu": 0.0, "seed": 0, "h0": ""}
-    facts |= {"known_entries": 0, "run": "", "last_round": 0, "extractor": {}, "broadcast": {}}
+    facts = {
+        "prototype": "[]",
+        "classes": 2,
+        "method": "fedavg",
+        "method_options": "{}",
+        "epochs": 1,
+        "batch_size": 1,
+    }
+    facts |= {
+        "optimizer": "adam",
+        "lr": 0.1,
+        "momentum": 0.0,
+        "weight_decay": 0.0,
+        "mu": 0.0,
+        "seed": 0,
+        "h0": "",
+    }
+    facts |= {
+        "known_entries": 0,
+        "run": "",
+        "last_round": 0,
+        "extractor": {},
+        "broadcast": {},
+    }
     return TrainOrder(name, 1, **facts, weights=weights)
 
 
@@ -64,5 +106,9 @@ def _reset_peak() -> None:
 
 def _peak() -> float:
     """Largest resident memory since then, in MB."""
-    (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("VmHWM")]
+    (line,) = [
+        one
+        for one in Path("/proc/self/status").read_text().splitlines()
+        if one.startswith("VmHWM")
+    ]
     return int(line.split()[1]) / 1024

@@ -8,7 +8,9 @@ from fedaux.cli import main
 
 
 def fedaux(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """The exit code of `fedaux WORDS`; what it adds to the path of modules is taken back after the test."""
+    """The exit code of `fedaux WORDS`; what it adds to the path of modules is taken
+    back after the test.
+    """
     monkeypatch.setattr(sys, "argv", ["fedaux", *map(str, words)])
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(SystemExit) as caught:

@@ -1,5 +1,6 @@
-"""What the tests of deployments share: one that is written in a folder with an awkward name, its scripts as they are
-played, and a server to call."""
+"""What the tests of deployments share: one that is written in a folder with an awkward
+name, its scripts as they are played, and a server to call.
+"""
 
 import http.server
 import json
@@ -50,10 +51,16 @@ def until(ready: Callable[[], bool], seconds: float = 300.0) -> None:
 
 
 @contextmanager
-def playing(script: Path, *words: str, on: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
-    """The script until it is stopped as its README says; its log lies beside it. `on`: the machine, as a command."""
+def playing(
+    script: Path, *words: str, on: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The script until it is stopped as its README says; its log lies beside it. `on`:
+    the machine, as a command.
+    """
     with script.with_suffix(".log").open("w") as log:
-        process = subprocess.Popen([*on, str(script), *words], stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            [*on, str(script), *words], stdout=log, stderr=log, start_new_session=True
+        )
         try:
             yield process
             process.send_signal(signal.SIGTERM)
@@ -64,7 +71,9 @@ def playing(script: Path, *words: str, on: Sequence[str] = ()) -> Iterator[subpr
 
 
 def processes(folder: Path, word: str) -> dict[int, str]:
-    """The command lines with this word, as every user of the machine can read them, of programs in this folder."""
+    """The command lines with this word, as every user of the machine can read them, of
+    programs in this folder.
+    """
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -75,20 +84,27 @@ def processes(folder: Path, word: str) -> dict[int, str]:
 
 
 def status(folder: Path, on: Sequence[str] = ()) -> tuple[int, dict[str, Any]]:
-    """(exit code, what it prints) of `fedaux deploy status --json`, called in the server's folder."""
+    """(exit code, what it prints) of `fedaux deploy status --json`, called in the
+    server's folder.
+    """
     words = [*on, sys.executable, "-m", "fedaux", "deploy", "status", "--json"]
-    done = subprocess.run(words, cwd=folder / "server", capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        words,
+        cwd=folder / "server",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     return done.returncode, json.loads(done.stdout)
 
 
 class LiveDeployment(ExitStack):
     """A deployment whose scripts run as its README says, until this context ends.
 
-    Args:
-        folder: A new folder.
-        sites: Their names.
-        host: Where sites find the server.
-        inside: The command that runs another on the machine of a site, or of the "server"; else all are on this one.
+    Args: folder: A new folder. sites: Their names. host: Where sites find the server.
+        inside: The command that runs another on the machine of a site, or of the
+        "server"; else all are on this one.
     """
 
     def __init__(
@@ -99,16 +115,25 @@ class LiveDeployment(ExitStack):
         inside: Callable[[str], Sequence[str]] = lambda name: (),
     ) -> None:
         super().__init__()
-        self.folder, self.sites, self.inside, self.server = folder, sites, inside, folder / "server"
+        self.folder, self.sites, self.inside, self.server = (
+            folder,
+            sites,
+            inside,
+            folder / "server",
+        )
         deploy(folder, sites, host, port=free_port())
         os.environ["FEDAUX_ALLOW_ROOT"] = "yes"  # these tests may be root's
         for name in sites:
             site = self.site(name)
             if not (site / "key").exists():  # of another machine: it makes its own
-                shutil.copy(generate_key_pair(site), self.server / "keys" / f"{name}.pub")
+                shutil.copy(
+                    generate_key_pair(site), self.server / "keys" / f"{name}.pub"
+                )
                 settings = (site / "site.toml").read_text()
                 assert 'approval = "ask"\n' in settings
-                (site / "site.toml").write_text(settings.replace("standing = []", 'standing = ["*"]'))
+                (site / "site.toml").write_text(
+                    settings.replace("standing = []", 'standing = ["*"]')
+                )
 
     def site(self, name: str) -> Path:
         return self.folder / "sites" / name
@@ -120,10 +145,16 @@ class LiveDeployment(ExitStack):
         until(lambda: self.connections() is not None)
 
     def connections(self) -> dict[str, str] | None:
-        """The status of each site's connection; None while the SuperLink does not answer."""
+        """The status of each site's connection; None while the SuperLink does not
+        answer.
+        """
         if self.inside("server"):  # another machine, which this process cannot call
             found = self.status()[1]
-            return {site["name"]: site["connection"] for site in found["sites"]} if found["link"] else None
+            return (
+                {site["name"]: site["connection"] for site in found["sites"]}
+                if found["link"]
+                else None
+            )
         try:
             ControlLink(self.server).check()
             return {name: node.status for name, node in self.nodes().items()}
@@ -131,13 +162,19 @@ class LiveDeployment(ExitStack):
             return None
 
     def register(self) -> None:
-        subprocess.run([*self.inside("server"), str(self.server / "register.sh")], check=True, timeout=300)
+        subprocess.run(
+            [*self.inside("server"), str(self.server / "register.sh")],
+            check=True,
+            timeout=300,
+        )
 
     def start_sites(self, *names: str) -> None:
         """Returns when these are online; all, if none is named."""
         wanted = names or self.sites
         for name in wanted:
-            self.enter_context(playing(self.site(name) / "supernode.sh", on=self.inside(name)))
+            self.enter_context(
+                playing(self.site(name) / "supernode.sh", on=self.inside(name))
+            )
 
         def online() -> bool:
             found = self.connections() or {}
@@ -148,11 +185,15 @@ class LiveDeployment(ExitStack):
     def run(self, rounds: int, more: str = "") -> subprocess.Popen[bytes]:
         """A quick run; `more` has further settings."""
         settings = f'set="rounds={rounds}; pretrain.epochs=1; distill.epochs=1; {more}"'
-        script = playing(self.server / "run.sh", "--run-config", settings, on=self.inside("server"))
+        script = playing(
+            self.server / "run.sh", "--run-config", settings, on=self.inside("server")
+        )
         return self.enter_context(script)
 
     def status(self) -> tuple[int, dict[str, Any]]:
-        """(exit code, what it prints) of `fedaux deploy status --json`, called in the server's folder."""
+        """(exit code, what it prints) of `fedaux deploy status --json`, called in the
+        server's folder.
+        """
         return status(self.folder, on=self.inside("server"))
 
     def nodes(self) -> dict[str, Node]:
@@ -181,7 +222,8 @@ def answering(server: Path | None, date: str = "") -> Iterator[str]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(server / "server.pem", server / "server.key")
         made.socket = context.wrap_socket(made.socket, server_side=True)
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)  # looks often if it shall stop
+    # looks often if it shall stop
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield f"127.0.0.1:{made.server_address[1]}"
@@ -196,10 +238,15 @@ ODD = Config(
     rounds=7,
     head_only=True,
     seed=3,
-    prototypes=(PrototypeSpec("resnet8", (("width", 16),)), PrototypeSpec("my.module:net", (("a b", 'quo"te\\ü😀'),))),
+    prototypes=(
+        PrototypeSpec("resnet8", (("width", 16),)),
+        PrototypeSpec("my.module:net", (("a b", 'quo"te\\ü😀'),)),
+    ),
     data=DataConfig("csv", "~/records", (("classes", ("a", "b")), ("text", "body"))),
     local=LocalConfig(lr=1e-5, batch_size=8),
-    privacy=PrivacyConfig(epsilon=0.25, epsilon_total=2.0, private_training=True, unsafe_seed=5),
+    privacy=PrivacyConfig(
+        epsilon=0.25, epsilon_total=2.0, private_training=True, unsafe_seed=5
+    ),
 )
 
 

@@ -1,4 +1,5 @@
-"""Pages as a reader uses them: blocks of code in order, in one empty folder. Run as a program, it plays one page.
+"""Pages as a reader uses them: blocks of code in order, in one empty folder. Run as a
+program, it plays one page.
 
     ```python                     is executed; all of a page share one namespace
     ```console                    lines after `$ ` are given to the shell, those between are what it must print
@@ -32,7 +33,9 @@ _BARS = re.compile(r"[\u2581-\u2588]+")  # a curve in one line of text
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block of a page; `line` is its first line of code, `skip` the reason for not running it."""
+    """One fenced block of a page; `line` is its first line of code, `skip` the reason
+    for not running it.
+    """
 
     language: str
     text: str
@@ -58,7 +61,9 @@ def blocks(page: str) -> list[Block]:
             body.append(inner[indent:])
         title = re.search(r'title="([^"]+)"', fence["rest"])
         text = "".join(f"{row}\n" for row in body)
-        found.append(Block(fence["language"], text, number + 1, title[1] if title else "", skip))
+        found.append(
+            Block(fence["language"], text, number + 1, title[1] if title else "", skip)
+        )
         skip = None
     return found
 
@@ -68,7 +73,9 @@ def needs(page: str) -> list[str]:
 
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
-    """(command, lines it should print); a command goes on in the next line after a backslash."""
+    """(command, lines it should print); a command goes on in the next line after a
+    backslash.
+    """
     command, printed = "", []
     for line in text.splitlines():
         if command.endswith("\\"):
@@ -103,16 +110,29 @@ def missing(shown: list[str], printed: str) -> str | None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """A shell in which `fedaux` and `python` are this checkout's, and caches are the folder's."""
+    """A shell in which `fedaux` and `python` are this checkout's, and caches are the
+    folder's.
+    """
     programs = folder.parent / "bin"
     programs.mkdir(exist_ok=True)
     program = programs / "fedaux"
     guarded = 'if __name__ == "__main__":  # --jobs starts processes that import this file\n    main()\n'
     program.write_text(f"#!{sys.executable}\nfrom fedaux.cli import main\n\n{guarded}")
     program.chmod(0o755)
-    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "NO_COLOR": "1", "COLUMNS": "200"}
-    own = {"FEDAUX_CACHE": str(folder.parent / "cache"), "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join(
+        [str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    )
+    quiet = {
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "NO_COLOR": "1",
+        "COLUMNS": "200",
+    }
+    own = {
+        "FEDAUX_CACHE": str(folder.parent / "cache"),
+        "PYTHONPATH": str(ROOT / "src"),
+        "OMP_NUM_THREADS": "1",
+    }
     return {**os.environ, **quiet, **own, "PATH": path, "MPLBACKEND": "agg"}
 
 
@@ -122,7 +142,9 @@ def play(page: Path, folder: Path) -> None:
     for name in needs(text):
         source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(
+            source, target
+        )
     where = folder
     for block in blocks(text):
         if block.skip is not None:
@@ -131,7 +153,8 @@ def play(page: Path, folder: Path) -> None:
             (where / block.title).parent.mkdir(parents=True, exist_ok=True)
             (where / block.title).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
-            code = "\n" * (block.line - 1) + block.text  # so that tracebacks show the page's own lines
+            # so that tracebacks show the page's own lines
+            code = "\n" * (block.line - 1) + block.text
             exec(compile(code, str(page), "exec"), namespace)
         elif block.language == "console":
             for command, shown in commands(block.text):
@@ -139,11 +162,18 @@ def play(page: Path, folder: Path) -> None:
 
 
 def _shell(command: str, shown: list[str], where: Path, place: str) -> Path:
-    """Run one command and hold its output to what the page shows; the folder in which it leaves the shell."""
+    """Run one command and hold its output to what the page shows; the folder in which
+    it leaves the shell.
+    """
     note = Path(os.environ["FEDAUX_CACHE"]).parent / "pwd"
     script = f"trap 'pwd > {note}' EXIT\n{command}\n"
     done = subprocess.run(
-        ["bash", "-c", script], cwd=where, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        ["bash", "-c", script],
+        cwd=where,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
     )
     print(f"$ {command}\n{done.stdout}")
     if done.returncode:

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from torch import Tensor, nn
@@ -30,7 +38,9 @@ def own_data(context: Context) -> tuple[Tensor, Tensor]:
     """Three classes, 60 rows, mostly of the client's own class."""
     node = int(context.node_config["partition-id"])
     labels = torch.tensor([node % 3] * 50 + [0, 1, 2, 0, 1] * 2)
-    return torch.randn(60, 6, generator=torch.Generator().manual_seed(node)) + 3 * torch.eye(3, 6)[labels], labels
+    return torch.randn(
+        60, 6, generator=torch.Generator().manual_seed(node)
+    ) + 3 * torch.eye(3, 6)[labels], labels
 
 
 def public() -> Tensor:
@@ -39,34 +49,60 @@ def public() -> Tensor:
 
 
 def train(message: Message, context: Context) -> Message:
-    """Moves every number by the client's own amount, and counters by seven, as training would."""
+    """Moves every number by the client's own amount, and counters by seven, as training
+    would.
+    """
     sent = {key: array.numpy() for key, array in message.content["arrays"].items()}
     step = np.float32(0.01 * (int(context.node_config["partition-id"]) + 1))
-    moved = {key: Array(np.asarray(old + (step if old.dtype.kind == "f" else 7))) for key, old in sent.items()}
+    moved = {
+        key: Array(np.asarray(old + (step if old.dtype.kind == "f" else 7)))
+        for key, old in sent.items()
+    }
     metrics = MetricRecord({"num-examples": 60, "loss": 1.0})
-    return Message(RecordDict({"arrays": ArrayRecord(moved), "metrics": metrics}), reply_to=message)
+    return Message(
+        RecordDict({"arrays": ArrayRecord(moved), "metrics": metrics}), reply_to=message
+    )
 
 
 def make_app(**options: Any) -> ClientApp:
     app = ClientApp()
     app.train()(train)
-    settings: dict[str, Any] = {"model": net, "features": input_of("2"), "data": own_data, "epsilon": 1.0}
+    settings: dict[str, Any] = {
+        "model": net,
+        "features": input_of("2"),
+        "data": own_data,
+        "epsilon": 1.0,
+    }
     add_release_handler(app, **{**settings, "vault": "/nowhere", **options})
     return app
 
 
 def make_strategy(**options: Any) -> FedAUX:
-    settings = {"model": net(), "features": input_of("2"), "public": public(), "classes": 3, "fraction_evaluate": 0.0}
+    settings = {
+        "model": net(),
+        "features": input_of("2"),
+        "public": public(),
+        "classes": 3,
+        "fraction_evaluate": 0.0,
+    }
     return FedAUX(**{"keep": None, **settings, **options})
 
 
-def make_grid(vault: Path, app: Callable[..., Message] | None = None, **settings: Any) -> InProcessGrid:
-    return InProcessGrid(app or make_app(), CLIENTS, {"fedaux-vault": str(vault), **settings})
+def make_grid(
+    vault: Path, app: Callable[..., Message] | None = None, **settings: Any
+) -> InProcessGrid:
+    return InProcessGrid(
+        app or make_app(), CLIENTS, {"fedaux-vault": str(vault), **settings}
+    )
 
 
-def one_round(strategy: FedAvg, grid: InProcessGrid, round_: int = 1) -> tuple[dict[str, Tensor], MetricRecord]:
+def one_round(
+    strategy: FedAvg, grid: InProcessGrid, round_: int = 1
+) -> tuple[dict[str, Tensor], MetricRecord]:
     arrays = ArrayRecord(net().state_dict())
-    replies = grid.send_and_receive(strategy.configure_train(round_, arrays, ConfigRecord(), grid))
+    replies = grid.send_and_receive(
+        strategy.configure_train(round_, arrays, ConfigRecord(), grid)
+    )
     found, metrics = strategy.aggregate_train(round_, replies)
     assert found is not None
     assert metrics is not None
@@ -74,19 +110,31 @@ def one_round(strategy: FedAvg, grid: InProcessGrid, round_: int = 1) -> tuple[d
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+    return one.keys() == other.keys() and all(
+        torch.equal(one[key], other[key]) for key in one
+    )
 
 
 def values(strategy: FedAUX) -> dict[str, list[int]]:
-    return {node: one.arrays["values"].tolist() for node, one in sorted(strategy.releases.items())}
+    return {
+        node: one.arrays["values"].tolist()
+        for node, one in sorted(strategy.releases.items())
+    }
 
 
-def spoilt(node: int, kind: str, spoil: Callable[[Message, Message], Message]) -> Callable[..., Message]:
-    """The app, but this node spoils its replies to messages of this kind: spoil(reply, message)."""
+def spoilt(
+    node: int, kind: str, spoil: Callable[[Message, Message], Message]
+) -> Callable[..., Message]:
+    """The app, but this node spoils its replies to messages of this kind: spoil(reply,
+    message).
+    """
     app = make_app()
 
     def handle(message: Message, context: Context) -> Message:
-        wrong = message.metadata.message_type == kind and message.metadata.dst_node_id == node
+        wrong = (
+            message.metadata.message_type == kind
+            and message.metadata.dst_node_id == node
+        )
         reply = app(message, context)
         try:
             return spoil(reply, message) if wrong else reply
@@ -97,4 +145,8 @@ def spoilt(node: int, kind: str, spoil: Callable[[Message, Message], Message]) -
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> str:
-    return " ".join(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
+    return " ".join(
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno == logging.WARNING
+    )

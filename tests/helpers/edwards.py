@@ -1,4 +1,6 @@
-"""Ed25519's curve in affine coordinates, slowly: x² and y² with −x² + y² = 1 + d x² y², every step with a division."""
+"""Ed25519's curve in affine coordinates, slowly: x² and y² with −x² + y² = 1 + d x² y²,
+every step with a division.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,12 @@ def secret_scalar(seed: bytes) -> int:
 
 
 def sign(scalar: int, public: bytes, message: bytes, nonce: int = 1) -> bytes:
-    """Sign as whoever knows the scalar would, for any public key that they say is theirs."""
+    """Sign as whoever knows the scalar would, for any public key that they say is
+    theirs.
+    """
     commitment = encode(multiply(nonce, BASE))
-    challenge = int.from_bytes(hashlib.sha512(commitment + public + message).digest(), "little") % ORDER
+    challenge = (
+        int.from_bytes(hashlib.sha512(commitment + public + message).digest(), "little")
+        % ORDER
+    )
     return commitment + ((nonce + challenge * scalar) % ORDER).to_bytes(32, "little")

@@ -1,6 +1,8 @@
-"""`flower-supernode` of a keyed site that answers who it is and makes its release, and attacks when it is to train.
+"""`flower-supernode` of a keyed site that answers who it is and makes its release, and
+attacks when it is to train.
 
-The attack is named in the environment. What it achieved is written beside its log: one line, when it is over.
+The attack is named in the environment. What it achieved is written beside its log: one
+line, when it is over.
 """
 
 import hashlib
@@ -23,7 +25,10 @@ from flwr.app import Error, Message
 from flwr.app.message import make_message
 from flwr.common.constant import TIMESTAMP_HEADER
 from flwr.proto.message_pb2 import ObjectTree
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.constant import (
+    FLEET_HTTP_PUBLIC_KEY_HEADER,
+    FLEET_HTTP_SIGNATURE_HEADER,
+)
 from flwr.supercore.date import now
 from flwr.supercore.inflatable.inflatable_object import get_object_tree
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
@@ -32,8 +37,10 @@ from flwr.supernode.cli.flower_supernode import flower_supernode
 
 from fedaux.deploy.certificates import load_key
 
-ATTACK, REPORT, SIZE = "HOSTILE_ATTACK", "HOSTILE_REPORT", "HOSTILE_SIZE"  # in the environment
-PART = 7_500_000  # bytes of an object: 200 of them are 1.5 GB, and no more parts than a reply may have
+# in the environment
+ATTACK, REPORT, SIZE = "HOSTILE_ATTACK", "HOSTILE_REPORT", "HOSTILE_SIZE"
+# bytes of an object: 200 of them are 1.5 GB, and no more parts than a reply may have
+PART = 7_500_000
 Send = Callable[[Message, ObjectTree, float], tuple[set[str], str]]
 Push = Callable[[int, str, str, bytes], None]
 
@@ -60,7 +67,9 @@ def large(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
     numbers, sent = range(int(float(os.environ.get(SIZE, "1.5e9"))) // PART), 0
     leaves = [ObjectTree(object_id=part(number)[0]) for number in numbers]
     try:
-        wanted, session = send(message, ObjectTree(object_id=tree.object_id, children=leaves), 0.0)
+        wanted, session = send(
+            message, ObjectTree(object_id=tree.object_id, children=leaves), 0.0
+        )
         for number in numbers:
             name, content = part(number)
             if name in wanted:
@@ -72,7 +81,9 @@ def large(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
 
 
 def drip(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
-    """A reply that is begun and never completed: its session is kept open for as long as it is let."""
+    """A reply that is begun and never completed: its session is kept open for as long
+    as it is let.
+    """
     number, (_, session) = 0, send(message, tree, 0.0)
     try:
         for number in range(1000):
@@ -84,7 +95,9 @@ def drip(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
 
 
 def bytewise(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
-    """A reply is begun, and of its objects a byte comes a second, on eight connections, for four minutes."""
+    """A reply is begun, and of its objects a byte comes a second, on eight connections,
+    for four minutes.
+    """
     send(message, tree, 0.0)
     begun, options = time.monotonic(), dict(pairwise(sys.argv))
     host, _, port = options["--superlink"].rpartition(":")
@@ -95,14 +108,21 @@ def bytewise(message: Message, tree: ObjectTree, send: Send, push: Push) -> str:
         """Seconds until the server hangs up, or answers."""
         stamp, sent = now().isoformat(), 0
         shown = {
-            FLEET_HTTP_PUBLIC_KEY_HEADER: b64encode(public_key_to_bytes(key.public_key())).decode(),
+            FLEET_HTTP_PUBLIC_KEY_HEADER: b64encode(
+                public_key_to_bytes(key.public_key())
+            ).decode(),
             TIMESTAMP_HEADER: stamp,
-            FLEET_HTTP_SIGNATURE_HEADER: b64encode(sign_message(key, stamp.encode())).decode(),
+            FLEET_HTTP_SIGNATURE_HEADER: b64encode(
+                sign_message(key, stamp.encode())
+            ).decode(),
             "Host": host,
             "Content-Type": "application/protobuf",
             "Content-Length": "1000000",
         }
-        head = ["POST /v1/fleet/push-object HTTP/1.1", *(f"{name}: {value}" for name, value in shown.items())]
+        head = [
+            "POST /v1/fleet/push-object HTTP/1.1",
+            *(f"{name}: {value}" for name, value in shown.items()),
+        ]
         plain = socket.create_connection((host, int(port)), 10)
         with context.wrap_socket(plain, server_hostname=host) as made:
             made.sendall("\r\n".join([*head, "", ""]).encode())
@@ -149,9 +169,20 @@ ATTACKS = {attack.__name__: attack for attack in (quiet, large, drip, bytewise, 
 @contextmanager
 def hostile(**options: Any) -> Iterator[tuple[Any, ...]]:
     attack = ATTACKS[os.environ[ATTACK]]
-    with connect(**options) as (node, receive, send, get_run, get_fab, pull, push, confirm):
+    with connect(**options) as (
+        node,
+        receive,
+        send,
+        get_run,
+        get_fab,
+        pull,
+        push,
+        confirm,
+    ):
 
-        def attacking(message: Message, tree: ObjectTree, seconds: float) -> tuple[set[str], str]:
+        def attacking(
+            message: Message, tree: ObjectTree, seconds: float
+        ) -> tuple[set[str], str]:
             if message.metadata.message_type != "train":
                 return send(message, tree, seconds)  # type: ignore[no-any-return]
             told = attack(message, tree, send, push)

@@ -1,10 +1,12 @@
-"""A run over scripted clients, killed at every point of its saving in turn, and resumed each time.
+"""A run over scripted clients, killed at every point of its saving in turn, and resumed
+each time.
 
     python kill_points.py FOLDER EVERY [KEY=VALUE …]
 
-`FOLDER/whole` is never killed. `FOLDER/KIND-N` is killed by SIGKILL at the N-th call: before bytes are made durable
-(`fsync`), before a file is replaced (`replace`), or with half of the bytes of an append written (`torn`), for every N
-from 1 on, or only every third, EVERY = 3.
+`FOLDER/whole` is never killed. `FOLDER/KIND-N` is killed by SIGKILL at the N-th call:
+before bytes are made durable (`fsync`), before a file is replaced (`replace`), or with
+half of the bytes of an append written (`torn`), for every N from 1 on, or only every
+third, EVERY = 3.
 """
 
 import os

@@ -1,6 +1,8 @@
-"""`python -m helpers.lone_node FOLDER OPTIONS`: a site's real SuperNode with one order, and no SuperLink to call.
+"""`python -m helpers.lone_node FOLDER OPTIONS`: a site's real SuperNode with one order,
+and no SuperLink to call.
 
-It asks who is there as soon as FOLDER/go exists, for the app in FOLDER/app.fab. The reply is put into FOLDER/reply.
+It asks who is there as soon as FOLDER/go exists, for the app in FOLDER/app.fab. The
+reply is put into FOLDER/reply.
 """
 
 import hashlib
@@ -16,7 +18,10 @@ from flwr.app import Message
 from flwr.app.message import remove_content_from_message
 from flwr.cli.config_utils import get_fab_metadata
 from flwr.supercore.fab import Fab
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+)
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal as internal
@@ -33,7 +38,9 @@ def connection(folder: Path) -> tuple[Any, ...]:
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
     order = Message(serialize(HelloOrder()), NODE, ORDERS[HelloOrder])
     order.metadata.__dict__["_message_id"] = order.object_id
-    objects = {name: item.deflate() for name, item in get_all_nested_objects(order).items()}
+    objects = {
+        name: item.deflate() for name, item in get_all_nested_objects(order).items()
+    }
     tree, bare = get_object_tree(order), remove_content_from_message(order)
     orders = [(bare, tree)]
 
@@ -43,13 +50,21 @@ def connection(folder: Path) -> tuple[Any, ...]:
         return orders.pop() if orders else None
 
     def send(message: Message, tree: Any, seconds: float) -> tuple[set[str], str]:
-        (folder / "reply").write_text("error" if message.has_error() else message.metadata.message_type)
+        (folder / "reply").write_text(
+            "error" if message.has_error() else message.metadata.message_type
+        )
         return set(), ""
 
     content = (folder / "app.fab").read_bytes()
     name, version = get_fab_metadata(content)
     fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
-    run = replace(Run.create_empty(1), fab_id=name, fab_version=version, fab_hash=fab.hash_str, series_id=1)
+    run = replace(
+        Run.create_empty(1),
+        fab_id=name,
+        fab_version=version,
+        fab_hash=fab.hash_str,
+        series_id=1,
+    )
     return (
         NODE,
         receive,

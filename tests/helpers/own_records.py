@@ -1,4 +1,6 @@
-"""A site's own records in every format: what the tests of declared classes and of persons write and read back."""
+"""A site's own records in every format: what the tests of declared classes and of
+persons write and read back.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,19 @@ def site(
     options: Mapping[str, Any] | None = None,
 ) -> Config:
     """The settings of a site."""
-    data = {"source": source, "path": str(path), "classes": classes, "person": person, "options": dict(options or {})}
+    data = {
+        "source": source,
+        "path": str(path),
+        "classes": classes,
+        "person": person,
+        "options": dict(options or {}),
+    }
     return Config.from_dict(
-        {"data": {**data, "partition": "own"}, "aux": {"source": "digits"}, "federation": {"sites": ["a"]}}
+        {
+            "data": {**data, "partition": "own"},
+            "aux": {"source": "digits"},
+            "federation": {"sites": ["a"]},
+        }
     )
 
 
@@ -48,18 +60,26 @@ def write_table(kind: str, folder: Path, rows: list[Row]) -> Path:
         with file.open("w", encoding="utf-8", newline="") as stream:
             csv.writer(stream).writerows([Row._fields, *rows])
     elif kind == "jsonl":
-        file.write_text("".join(f"{json.dumps(row._asdict())}\n" for row in rows), "utf-8")
+        file.write_text(
+            "".join(f"{json.dumps(row._asdict())}\n" for row in rows), "utf-8"
+        )
     else:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns = {name: pa.array([getattr(row, name) for row in rows], pa.string()) for name in Row._fields}
+        columns = {
+            name: pa.array([getattr(row, name) for row in rows], pa.string())
+            for name in Row._fields
+        }
         pq.write_table(pa.table(columns), file)
     return file
 
 
 def write_arrays(kind: str, folder: Path, labels: Any, persons: Any = None) -> Path:
-    arrays = {"x": np.arange(2 * len(labels), dtype=np.float32).reshape(-1, 2), "y": np.array(labels)}
+    arrays = {
+        "x": np.arange(2 * len(labels), dtype=np.float32).reshape(-1, 2),
+        "y": np.array(labels),
+    }
     if persons is not None:
         arrays["patient"] = np.array(persons)
     if kind == "npz":

@@ -1,6 +1,8 @@
-"""Three real sites in this process: own records, vaults, rosters and keys, and owners who are asked.
+"""Three real sites in this process: own records, vaults, rosters and keys, and owners
+who are asked.
 
-Orders travel as messages. Each site has a folder of its own below `folder`, as on a disk of its own.
+Orders travel as messages. Each site has a folder of its own below `folder`, as on a
+disk of its own.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def write_images(folder: Path, records: Records) -> None:
 
 @dataclass
 class OwnSites:
-    """The sites, and their server's settings; `own` are a site's settings where they differ from these."""
+    """The sites, and their server's settings; `own` are a site's settings where they
+    differ from these.
+    """
 
     folder: Path
     config: Config
@@ -52,11 +56,15 @@ class OwnSites:
 
     @classmethod
     def of(cls, folder: Path, config: Config, **of_sites: object) -> OwnSites:
-        """Write the records of digits, split as `config` says, and the rosters of all sites.
+        """Write the records of digits, split as `config` says, and the rosters of all
+        sites.
 
-        `of_sites` are settings of `federation` that sites have and their server does not.
+        `of_sites` are settings of `federation` that sites have and their server does
+        not.
         """
-        split = open_data(replace(config, data=replace(config.data, clients=len(NAMES))))
+        split = open_data(
+            replace(config, data=replace(config.data, clients=len(NAMES)))
+        )
         for number, name in enumerate(NAMES):
             records = split.client(number)
             write_images(folder / name / "records", records)
@@ -70,7 +78,9 @@ class OwnSites:
         for name in NAMES:
             here = replace(data, path=str(folder / name / "records"))
             asked = replace(federation, **of_sites)  # type: ignore[arg-type]
-            made.own[name] = with_own_sends(replace(made.config, data=here, federation=asked))
+            made.own[name] = with_own_sends(
+                replace(made.config, data=here, federation=asked)
+            )
         roster = {name: make_signing_key(made.vault(name)) for name in NAMES}
         for home in (folder, *map(made.vault, NAMES)):
             write_roster(home / "roster.json", roster)
@@ -83,7 +93,9 @@ class OwnSites:
         return ApprovalLog(self.vault(name))
 
     def approve(self, name: str) -> list[LogEntry]:
-        """Approve everything that waits for a site's owner, and return what that was."""
+        """Approve everything that waits for a site's owner, and return what that
+        was.
+        """
         pending = self.log(name).pending()
         for proposal in pending:
             self.log(name).decide(proposal.id[:12], "approved", "owner")
@@ -99,7 +111,11 @@ class OwnSites:
         grid = InProcessGrid(app, len(NAMES), {})
         nodes = dict(zip(NAMES, grid.get_node_ids(), strict=True))
         for name, node in nodes.items():
-            settings = {"config": json.dumps(self.own[name].to_dict()), "vault": str(self.vault(name)), "clients": name}
+            settings = {
+                "config": json.dumps(self.own[name].to_dict()),
+                "vault": str(self.vault(name)),
+                "clients": name,
+            }
             grid.context(node).node_config.update(settings)
         return GridFederation(grid, nodes, bounds=bounds)
 
@@ -108,10 +124,16 @@ class OwnSites:
         wrap: Callable[[Federation], Federation] = lambda federation: federation,
         on_progress: OnProgress = no_progress,
     ) -> RunState:
-        """Run to the end, or go on with what is in the folder; `wrap` stands between the server and the sites."""
+        """Run to the end, or go on with what is in the folder; `wrap` stands between
+        the server and the sites.
+        """
         folder = self.folder / "run"
         folder.mkdir(exist_ok=True)
-        saved = RunState.load(folder) if (folder / "state.safetensors").exists() else None
-        server = make_server(self.config, on_progress, self.folder / "cache", saved).in_folder(folder)
+        saved = (
+            RunState.load(folder) if (folder / "state.safetensors").exists() else None
+        )
+        server = make_server(
+            self.config, on_progress, self.folder / "cache", saved
+        ).in_folder(folder)
         federation = wrap(self.federation(bound_function(server.scorer)))
         return run_rounds(server, federation, saved, RunWriter(folder, saved).save)

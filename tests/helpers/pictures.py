@@ -13,7 +13,9 @@ RNG = np.random.default_rng(0)
 
 
 class Python2Pickler(pickle._Pickler):
-    """Bytes become Python 2 strings, and NumPy's modules have their old names: what the published pickles contain."""
+    """Bytes become Python 2 strings, and NumPy's modules have their old names: what the
+    published pickles contain.
+    """
 
     dispatch = pickle._Pickler.dispatch.copy()
 
@@ -27,7 +29,11 @@ class Python2Pickler(pickle._Pickler):
 def dump_python2(content, file):
     stream = io.BytesIO()
     Python2Pickler(stream, protocol=2).dump(content)
-    file.write_bytes(stream.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n"))
+    file.write_bytes(
+        stream.getvalue().replace(
+            b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n"
+        )
+    )
 
 
 def pictures(count, side=32):

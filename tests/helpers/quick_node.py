@@ -1,4 +1,6 @@
-"""`flower-supernode` that asks for work every second, not every three. Ten times a second was seen to use more CPU."""
+"""`flower-supernode` that asks for work every second, not every three. Ten times a
+second was seen to use more CPU.
+"""
 
 import time
 from types import SimpleNamespace

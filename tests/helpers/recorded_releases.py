@@ -1,4 +1,5 @@
-"""The ClientApp of sites that also write down what they add to a secure sum, in files named by client.
+"""The ClientApp of sites that also write down what they add to a secure sum, in files
+named by client.
 
 A test that imports this module for its names changes nothing in its own process.
 """
@@ -20,7 +21,9 @@ _draw = releases.release
 
 def recorded(*arguments: Any) -> Release:
     made = _draw(*arguments)
-    Path(os.environ[FOLDER], f"{made.client}.json").write_text(json.dumps(made.arrays["values"].tolist()))
+    Path(os.environ[FOLDER], f"{made.client}.json").write_text(
+        json.dumps(made.arrays["values"].tolist())
+    )
     return made
 
 

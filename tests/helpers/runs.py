@@ -23,15 +23,26 @@ def tiny_run(folder: Path, config: Config = TINY_CONFIG) -> FinishedRun:
 
 
 def finished_state(config: Config = TINY_CONFIG) -> RunState:
-    """As after the last round, with networks that have learned nothing and the accuracy that they really have."""
+    """As after the last round, with networks that have learned nothing and the accuracy
+    that they really have.
+    """
     data, scores = open_data(config), METHODS[config.method].scores
-    networks = {spec.label: build(spec, data.test.shape, len(data.classes), config.seed) for spec in config.prototypes}
-    tests = {label: evaluate_classes(network, data.test, len(data.classes)) for label, network in networks.items()}
+    networks = {
+        spec.label: build(spec, data.test.shape, len(data.classes), config.seed)
+        for spec in config.prototypes
+    }
+    tests = {
+        label: evaluate_classes(network, data.test, len(data.classes))
+        for label, network in networks.items()
+    }
     share = 1 / len(data.clients) if METHODS[config.method].distils else None
     result = RoundResult(
         config.rounds,
         {label: one.accuracy for label, one in tests.items()},
-        {name: ClientMetrics(len(data.client(i)), 0.5, 1.0, share) for i, name in enumerate(data.clients)},
+        {
+            name: ClientMetrics(len(data.client(i)), 0.5, 1.0, share)
+            for i, name in enumerate(data.clients)
+        },
         epsilon=ACCOUNT.epsilon if scores else None,
         effective_teachers=float(len(data.clients)) if share else None,
         bytes_sent=3000,
@@ -40,8 +51,15 @@ def finished_state(config: Config = TINY_CONFIG) -> RunState:
         metrics={label: one.summary() for label, one in tests.items()},
         confusion={label: one.table.tolist() for label, one in tests.items()},
     )
-    trained = {label: network.head if config.head_only else network for label, network in networks.items()}
-    frozen = {label: network.features for label, network in networks.items() if config.head_only}
+    trained = {
+        label: network.head if config.head_only else network
+        for label, network in networks.items()
+    }
+    frozen = {
+        label: network.features
+        for label, network in networks.items()
+        if config.head_only
+    }
     return RunState(
         config,
         config.rounds,
@@ -49,7 +67,13 @@ def finished_state(config: Config = TINY_CONFIG) -> RunState:
         {label: flatten_state(module) for label, module in frozen.items()},
         releases={name: release(name) for name in data.clients} if scores else {},
         accounts=dict.fromkeys(data.clients, ACCOUNT) if scores else {},
-        history=(*(replace(result, round=i, confusion=None) for i in range(1, config.rounds)), result),
+        history=(
+            *(
+                replace(result, round=i, confusion=None)
+                for i in range(1, config.rounds)
+            ),
+            result,
+        ),
     )
 
 

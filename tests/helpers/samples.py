@@ -31,7 +31,10 @@ ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1).to_json()
 
 
 def weights(value: float = 1.0) -> dict[str, Any]:
-    return {"parameters": np.full((6,), value, np.float32), "counters": np.array([3], np.int64)}
+    return {
+        "parameters": np.full((6,), value, np.float32),
+        "counters": np.array([3], np.int64),
+    }
 
 
 def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
@@ -78,7 +81,10 @@ def sums_order(client: str = "a", **changes: Any) -> SumsOrder:
         "h0": "f00d",
         "random_features": 0,
         "extractor": weights(),
-        "standardisation": {"mean": np.zeros(2, np.float32), "deviation": np.ones(2, np.float32)},
+        "standardisation": {
+            "mean": np.zeros(2, np.float32),
+            "deviation": np.ones(2, np.float32),
+        },
     }
     return SumsOrder(client, **{**facts, **changes})
 
@@ -117,7 +123,14 @@ def train_order(client: str = "a", **changes: Any) -> TrainOrder:
 
 
 def update(client: str = "a", **changes: Any) -> Update:
-    facts = {"round": 2, "records": 7, "loss": 0.5, "seconds": 0.1, "weights": weights(1.5), "extra": {}}
+    facts = {
+        "round": 2,
+        "records": 7,
+        "loss": 0.5,
+        "seconds": 0.1,
+        "weights": weights(1.5),
+        "extra": {},
+    }
     facts |= {"noise": 0.0, "rate": 1.0, "steps": 0, "account": ACCOUNT}
     return Update(client, **{**facts, **changes})
 
@@ -138,7 +151,9 @@ def terms(order: str = "f00d", **changes: Any) -> SumTerms:
 
 
 def sum_order(client: str = "a", step: str = "shares", **changes: Any) -> SumOrder:
-    arrays = {name: np.frombuffer(b"of " + name.encode(), np.uint8) for name in ("b", "c")}
+    arrays = {
+        name: np.frombuffer(b"of " + name.encode(), np.uint8) for name in ("b", "c")
+    }
     facts = {"sum": terms().to_json(), "arrays": arrays}
     return SumOrder(client, step=step, **{**facts, **changes})
 
@@ -149,7 +164,10 @@ def sum_reply(client: str = "a", step: str = "shares", **changes: Any) -> SumRep
 
 
 def masked(client: str = "a", **changes: Any) -> Masked:
-    facts = {"account": ACCOUNT, "arrays": {"masked": np.array([2**64 - 1, 0], np.uint64)}}
+    facts = {
+        "account": ACCOUNT,
+        "arrays": {"masked": np.array([2**64 - 1, 0], np.uint64)},
+    }
     return Masked(client, **{**facts, **changes})
 
 
@@ -168,7 +186,14 @@ def consent(client: str = "a", **changes: Any) -> Consent:
 
 def every_order() -> list[EveryOrder]:
     """One order of each kind."""
-    return [HelloOrder(), plan_order(), prepare_order(), sums_order(), train_order(), sum_order()]
+    return [
+        HelloOrder(),
+        plan_order(),
+        prepare_order(),
+        sums_order(),
+        train_order(),
+        sum_order(),
+    ]
 
 
 def hello() -> Hello:

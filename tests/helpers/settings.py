@@ -10,7 +10,11 @@ from fedaux.config.schema import Config
 def leaves(part: Any = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every setting of a run with its default."""
     for field in dataclasses.fields(part):
-        value = field.default_factory() if field.default is dataclasses.MISSING else field.default
+        value = (
+            field.default_factory()
+            if field.default is dataclasses.MISSING
+            else field.default
+        )
         if dataclasses.is_dataclass(value):
             yield from leaves(type(value), f"{prefix}{field.name}.")
         else:

@@ -48,11 +48,24 @@ def sample_state(round_: int = 1) -> RunState:
     weights = _RNG.normal(size=9).astype(np.float32)
     weights[:3] = np.nan, -0.0, np.inf
     return RunState(
-        Config(prototypes=(PrototypeSpec("mlp"), PrototypeSpec.of("cnn", norm="group", width=4))),
+        Config(
+            prototypes=(
+                PrototypeSpec("mlp"),
+                PrototypeSpec.of("cnn", norm="group", width=4),
+            )
+        ),
         round_,
-        {"mlp": {"float32": weights, "int64": np.arange(3)}, label: {"float32": np.zeros((0,), np.float32)}},
+        {
+            "mlp": {"float32": weights, "int64": np.arange(3)},
+            label: {"float32": np.zeros((0,), np.float32)},
+        },
         {"mlp": {"float32": _RNG.normal(size=4).astype(np.float32)}},
-        {"mlp": {"mean": _RNG.normal(size=4).astype(np.float32), "basis": np.asfortranarray(_RNG.normal(size=(4, 2)))}},
+        {
+            "mlp": {
+                "mean": _RNG.normal(size=4).astype(np.float32),
+                "basis": np.asfortranarray(_RNG.normal(size=(4, 2))),
+            }
+        },
         {"client-000": release("client-000"), "client-001": release("client-001")},
         {"client-000": ACCOUNT},
         frozenset({"client-001"}),

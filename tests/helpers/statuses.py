@@ -4,8 +4,20 @@ from fedaux.deploy.status import SiteStatus, Status
 from fedaux.runs.status import RunStatus, SiteRecord
 
 NOW = 1_800_000_000.0
-BERLIN = SiteStatus("berlin", "online", NOW - 200, 0.25, SiteRecord(last_reply=NOW - 10, replies=3, epsilon=0.75))
-PARIS_RECORD = SiteRecord("train", NOW - 65, failures={"no-answer": 2}, last_error="[b]gone", last_error_at=NOW - 61)
+BERLIN = SiteStatus(
+    "berlin",
+    "online",
+    NOW - 200,
+    0.25,
+    SiteRecord(last_reply=NOW - 10, replies=3, epsilon=0.75),
+)
+PARIS_RECORD = SiteRecord(
+    "train",
+    NOW - 65,
+    failures={"no-answer": 2},
+    last_error="[b]gone",
+    last_error_at=NOW - 61,
+)
 PARIS = SiteStatus("paris", "offline", NOW - 70, 1.0, PARIS_RECORD)
 RUN = RunStatus(
     method="FedAUX",

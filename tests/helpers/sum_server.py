@@ -1,7 +1,8 @@
 """Sites of a secure sum in this process, asked step by step by a server that may lie.
 
-Every message passes the one way into a site, `client.handlers.answer`. Sites are simulated, with a part of the bundled
-digits each, or real ones (`helpers.own_sites`), with rosters and keys of their own.
+Every message passes the one way into a site, `client.handlers.answer`. Sites are
+simulated, with a part of the bundled digits each, or real ones (`helpers.own_sites`),
+with rosters and keys of their own.
 """
 
 from __future__ import annotations
@@ -20,14 +21,37 @@ from fedaux import Config
 from fedaux.client import handlers
 from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
-from fedaux.messages import DataOrder, Masked, PrepareOrder, SumOrder, SumReply, SumsOrder, SumTerms, identity
+from fedaux.config.sections import (
+    AuxConfig,
+    DataConfig,
+    FederationConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
+from fedaux.messages import (
+    DataOrder,
+    Masked,
+    PrepareOrder,
+    SumOrder,
+    SumReply,
+    SumsOrder,
+    SumTerms,
+    identity,
+)
 from fedaux.messages.replies import sums_shapes
 from fedaux.methods.hooks import hooks_of
 from fedaux.methods.summed_update import update_shapes, vector_length
 from fedaux.privacy.account import Entry, read_account
 from fedaux.privacy.roster import Roster, read_roster
-from fedaux.privacy.secure_sum import Keys, Unmasking, agreed_threshold, honest_sites, sum_settings, unmasked_sum
+from fedaux.privacy.secure_sum import (
+    Keys,
+    Unmasking,
+    agreed_threshold,
+    honest_sites,
+    sum_settings,
+    unmasked_sum,
+)
 from fedaux.scoring.pooled import shared_noise_scale
 from fedaux.scoring.registry import make_scorer
 from fedaux.server.preparation import initial_state
@@ -55,7 +79,8 @@ Shares = Mapping[str, Mapping[str, bytes]]  # by who has sent them, and for whom
 @cache
 def order_of(config: Config) -> DataOrder:
     """Return the first order of a run with this configuration, to any of its sites."""
-    server = replace(make_server(config, cache=Path()), cache=None)  # no features are kept
+    # no features are kept
+    server = replace(make_server(config, cache=Path()), cache=None)
     state = initial_state(server)
     client = server.clients[0]
     if config.releases:
@@ -75,7 +100,16 @@ def terms_of(order: DataOrder, config: Config, names: list[str]) -> SumTerms:
         honest = honest_sites(threshold, len(names), own.colluders)
         scorer = make_scorer(config.privacy, order.classes)
         scale = shared_noise_scale(scorer, order.public, config.privacy, honest)
-    return SumTerms(run, identity(order), 0, list(names), threshold, own.colluders, scale, length_of(order))
+    return SumTerms(
+        run,
+        identity(order),
+        0,
+        list(names),
+        threshold,
+        own.colluders,
+        scale,
+        length_of(order),
+    )
 
 
 def length_of(order: DataOrder) -> int:
@@ -84,12 +118,16 @@ def length_of(order: DataOrder) -> int:
         return order.size
     if isinstance(order, SumsOrder):
         return vector_length(sums_shapes(order.classes, order.width, order.sends))
-    return vector_length(update_shapes(order, hooks_of(order.method, json.loads(order.method_options))))
+    return vector_length(
+        update_shapes(order, hooks_of(order.method, json.loads(order.method_options)))
+    )
 
 
 @dataclass(frozen=True)
 class SumServer:
-    """One sum: its sites by name, the order that they are asked, and its terms; `roster` is that of real sites."""
+    """One sum: its sites by name, the order that they are asked, and its terms;
+    `roster` is that of real sites.
+    """
 
     sites: Mapping[str, Site]
     order: DataOrder
@@ -98,9 +136,14 @@ class SumServer:
 
     @classmethod
     def simulated(cls, vault: Path, features: Path, config: Config = SUMS) -> SumServer:
-        """A sum of simulated sites; features of their records are computed where they are not in `features` yet."""
+        """A sum of simulated sites; features of their records are computed where they
+        are not in `features` yet.
+        """
         order = order_of(config)
-        sites = {name: Site(config, vault, (name,), features, keeps_results=False) for name in NAMES}
+        sites = {
+            name: Site(config, vault, (name,), features, keeps_results=False)
+            for name in NAMES
+        }
         return cls(sites, order, terms_of(order, config, NAMES))
 
     @classmethod
@@ -116,14 +159,21 @@ class SumServer:
         return replace(self, terms=replace(self.terms, **changes))
 
     def asking(self, **changes: Any) -> SumServer:
-        """Another sum of the same sites, of another order, with terms that are for it."""
+        """Another sum of the same sites, of another order, with terms that are
+        for it.
+        """
         order = replace(self.order, **changes)
         terms = replace(self.terms, order=identity(order), length=length_of(order))
         return replace(self, order=order, terms=terms)
 
     def with_settings(self, config: Config) -> SumServer:
         """The same sum, at sites whose owners have changed their settings."""
-        return replace(self, sites={name: replace(site, config=config) for name, site in self.sites.items()})
+        return replace(
+            self,
+            sites={
+                name: replace(site, config=config) for name, site in self.sites.items()
+            },
+        )
 
     def begin(self, name: str, **changes: Any) -> bytes:
         """Send the order with the terms of this sum, and return the site's keys."""
@@ -133,14 +183,18 @@ class SumServer:
         assert (reply.client, reply.step, set(reply.arrays)) == (name, "keys", {name})
         return reply.arrays[name].tobytes()
 
-    def ask(self, name: str, step: str, content: Mapping[str, bytes] | None = None) -> dict[str, bytes]:
+    def ask(
+        self, name: str, step: str, content: Mapping[str, bytes] | None = None
+    ) -> dict[str, bytes]:
         reply = handlers.answer(self._step(name, step, content or {}), self.sites[name])
         assert isinstance(reply, SumReply)
         assert (reply.client, reply.step) == (name, step)
         return {key: value.tobytes() for key, value in reply.arrays.items()}
 
     def masked(self, name: str, shares: Shares) -> Masked:
-        """Ask a site for its vector under the masks of all sites that have sent these shares."""
+        """Ask a site for its vector under the masks of all sites that have sent these
+        shares.
+        """
         sealed = {sender: to[name] for sender, to in shares.items() if sender != name}
         reply = handlers.answer(self._step(name, "masked", sealed), self.sites[name])
         assert isinstance(reply, Masked)
@@ -159,13 +213,24 @@ class SumServer:
         return {name: self.ask(name, "survivors", names)[name] for name in survivors}
 
     def total(self, lost: tuple[str, ...] = ()) -> NDArray[np.int64]:
-        """Go through all steps; sites that are lost share their secrets, and send no vector."""
+        """Go through all steps; sites that are lost share their secrets, and send no
+        vector.
+        """
         keys, shares = self.keys(), self.shares()
-        vectors = {name: self.masked(name, shares).arrays["masked"] for name in keys if name not in lost}
+        vectors = {
+            name: self.masked(name, shares).arrays["masked"]
+            for name in keys
+            if name not in lost
+        }
         signatures = self.signatures(list(vectors))
-        replies = [Unmasking.from_bytes(name, self.ask(name, "unmask", signatures)) for name in vectors]
+        replies = [
+            Unmasking.from_bytes(name, self.ask(name, "unmask", signatures))
+            for name in vectors
+        ]
         public = {name: Keys.from_bytes(name, text) for name, text in keys.items()}
-        return unmasked_sum(sum_settings(self.terms, self.roster), public, vectors, keys, replies)
+        return unmasked_sum(
+            sum_settings(self.terms, self.roster), public, vectors, keys, replies
+        )
 
     def vector(self, name: str) -> NDArray[np.int64]:
         """What a site adds to a sum without noise."""
@@ -182,5 +247,7 @@ class SumServer:
         return self.sites[name].account_folder(name) / "sums"
 
     def _step(self, name: str, step: str, content: Mapping[str, bytes]) -> SumOrder:
-        received = {key: np.frombuffer(value, np.uint8) for key, value in content.items()}
+        received = {
+            key: np.frombuffer(value, np.uint8) for key, value in content.items()
+        }
         return SumOrder(name, self.terms.to_json(), step, received)

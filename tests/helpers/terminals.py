@@ -8,7 +8,9 @@ from fedaux.report.live import Live
 
 
 def console(terminal: bool = False, width: int = 120) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=width, color_system=None)
+    return Console(
+        file=io.StringIO(), force_terminal=terminal, width=width, color_system=None
+    )
 
 
 def printed(on: Console) -> str:

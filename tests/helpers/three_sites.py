@@ -1,4 +1,6 @@
-"""A federation of three small sites that are ready to be started, killed and started again."""
+"""A federation of three small sites that are ready to be started, killed and started
+again.
+"""
 
 import json
 from pathlib import Path
@@ -7,7 +9,12 @@ from fedaux import Config
 from fedaux.audit.site import with_own_sends
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    DataConfig,
+    FederationConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.privacy.account import read_account
 from fedaux.server.run_state import RunState
 from helpers.harness import Servers
@@ -33,13 +40,17 @@ class Federation:
         self.file, self.site_file = folder / "config.json", folder / "site.json"
         self.file.write_text(json.dumps(config.to_dict()))
         self.site_file.write_text(json.dumps(with_own_sends(config).to_dict()))
-        self.out, self.training = folder / "run", folder / "training"  # by process, where it is slow
+        # by process, where it is slow
+        self.out, self.training = folder / "run", folder / "training"
         self.training.mkdir(exist_ok=True)
         servers.environment[FOLDER] = str(self.training)
 
     def site(self, name: str, **changes: str) -> None:
         vault = str(self.folder / "vaults")
-        self.servers.node(name, {"config": str(self.site_file), "vault": vault, "clients": name, **changes})
+        self.servers.node(
+            name,
+            {"config": str(self.site_file), "vault": vault, "clients": name, **changes},
+        )
 
     def up(self) -> None:
         self.servers.superlink()
@@ -48,26 +59,44 @@ class Federation:
                 self.servers.register(name)
             self.site(name)
 
-    def begin(self, name: str = "run", client: str = "fedaux.flower.client_app:app") -> None:
+    def begin(
+        self, name: str = "run", client: str = "fedaux.flower.client_app:app"
+    ) -> None:
         self.servers.run(self.file, self.out, name, client=client)
 
     def spent(self, name: str) -> list[str]:
-        """What the site's account has: one entry for each release that was ever begun."""
-        return [entry.request for entry in read_account(self.folder / "vaults" / name)[1] if entry.steps]
+        """What the site's account has: one entry for each release that was ever
+        begun.
+        """
+        return [
+            entry.request
+            for entry in read_account(self.folder / "vaults" / name)[1]
+            if entry.steps
+        ]
 
 
 CLIENT_APP = "fedaux.flower.client_app:app"
 
 
 def run_to_the_end(
-    folder: Path, config: Config, plain: bool = False, simulation: bool = False, client: str = CLIENT_APP
+    folder: Path,
+    config: Config,
+    plain: bool = False,
+    simulation: bool = False,
+    client: str = CLIENT_APP,
 ) -> tuple[RunState, str]:
-    """(state, log) of a run of three SuperNodes, or of Flower's simulation, which ended in `folder / "run"`."""
+    """(state, log) of a run of three SuperNodes, or of Flower's simulation, which ended
+    in `folder / "run"`.
+    """
     with Servers(folder / "servers", plain=plain or simulation) as servers:
         made = Federation(folder, servers, config)
         if simulation:
             servers.superlink("--simulation")
-            nodes = ("real", "--federation-config", "num-supernodes=3 client-resources-num-cpus=1")
+            nodes = (
+                "real",
+                "--federation-config",
+                "num-supernodes=3 client-resources-num-cpus=1",
+            )
             servers.run(made.file, made.out, connection=nodes)
         else:
             made.up()

@@ -1,4 +1,6 @@
-"""A run of about a second on the bundled digits: as a table, as a TOML file and as a config."""
+"""A run of about a second on the bundled digits: as a table, as a TOML file and as a
+config.
+"""
 
 from typing import Any
 
@@ -6,7 +8,8 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml
 
-MLP = PrototypeSpec.of("mlp", features=8, hidden=8, norm="batch")  # with buffers and counters
+# with buffers and counters
+MLP = PrototypeSpec.of("mlp", features=8, hidden=8, norm="batch")
 CNN = PrototypeSpec.of("cnn", features=8, width=4)
 TINY: dict[str, Any] = {
     "rounds": 2,

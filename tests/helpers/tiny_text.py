@@ -1,4 +1,6 @@
-"""A tiny language, a tiny published encoder for it, and texts on three topics: seconds instead of minutes."""
+"""A tiny language, a tiny published encoder for it, and texts on three topics: seconds
+instead of minutes.
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,20 @@ TOPICS = {
     "money": ["bank", "market", "shares", "profit", "trade", "price", "oil", "stock"],
     "space": ["orbit", "rocket", "planet", "moon", "launch", "probe", "comet", "star"],
 }
-COMMON = ["the", "a", "of", "and", "in", "on", "was", "is", "after", "before", "new", "old"]
+COMMON = [
+    "the",
+    "a",
+    "of",
+    "and",
+    "in",
+    "on",
+    "was",
+    "is",
+    "after",
+    "before",
+    "new",
+    "old",
+]
 
 
 def write_texts(path: Path, count: int, seed: int, label: bool = True) -> Path:
@@ -18,7 +33,10 @@ def write_texts(path: Path, count: int, seed: int, label: bool = True) -> Path:
     lines = ["label,text"]
     for _ in range(count):
         topic = str(rng.choice(list(TOPICS)))
-        words = [str(rng.choice(TOPICS[topic] if rng.random() < 0.6 else COMMON)) for _ in range(rng.integers(4, 12))]
+        words = [
+            str(rng.choice(TOPICS[topic] if rng.random() < 0.6 else COMMON))
+            for _ in range(rng.integers(4, 12))
+        ]
         lines.append(f"{topic if label else ''},{' '.join(words)}")
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -1,8 +1,10 @@
-"""A hostile server and bad sites against a symbolic model of secure sums: all runs within bounds.
+"""A hostile server and bad sites against a symbolic model of secure sums: all runs
+within bounds.
 
-The model is `secure_sum.maude`. The old rules have the two attacks of the reviews, a copied mask
-key and unequal orders; the new rules have neither. What each rule is for is tested by leaving it
-out. Then the vault of an honest site is restored in the middle of a sum.
+The model is `secure_sum.maude`. The old rules have the two attacks of the reviews, a
+copied mask key and unequal orders; the new rules have neither. What each rule is for is
+tested by leaving it out. Then the vault of an honest site is restored in the middle of
+a sum.
 """
 
 import re
@@ -50,7 +52,8 @@ def search(start: str, condition: str = BAD, arrow: str = "=>!") -> Found:
         timeout=SECONDS,
         check=True,
     )
-    # What Maude cannot read it leaves out, with a warning: the rest would be another model.
+    # What Maude cannot read it leaves out, with a warning: the rest would be another
+    # model.
     assert "Warning" not in done.stdout + done.stderr, done.stderr
     solved = SOLUTION.search(done.stdout) is not None
     assert solved != (NO_SOLUTION.search(done.stdout) is not None), done.stdout
@@ -83,7 +86,9 @@ def test_old_rules_sum_unequal_orders(sites: int) -> None:
 
 @pytest.mark.parametrize("sites", [3, 4, 5])
 def test_old_rules_have_no_third_attack_here(sites: int) -> None:
-    """Without bad sites and with equal orders: the model does not call everything an attack."""
+    """Without bad sites and with equal orders: the model does not call everything an
+    attack.
+    """
     assert not search(f"{sites}, {sites}, nobody, old, 0", COPIED).attack
 
 
@@ -120,17 +125,23 @@ def test_new_rules_open_two_sums_at_once() -> None:
 @pytest.mark.parametrize("rules", ["new", "new both"])
 @pytest.mark.parametrize("bad", ["nobody", "last"])
 @pytest.mark.parametrize("sites", [3, 4, 5])
-def test_new_rules_withstand_where_all_sites_are_needed(sites: int, bad: str, rules: str) -> None:
+def test_new_rules_withstand_where_all_sites_are_needed(
+    sites: int, bad: str, rules: str
+) -> None:
     names = str(sites) if bad == "last" else bad
     assert not search(f"{sites}, {sites}, {names}, {rules}, 0").attack
 
 
-@pytest.mark.parametrize("start", ["3, 3, 1", "3, 3, 2", "4, 4, 1", "4, 4, 2", "5, 5, 4 U 5"])
+@pytest.mark.parametrize(
+    "start", ["3, 3, 1", "3, 3, 2", "4, 4, 1", "4, 4, 2", "5, 5, 4 U 5"]
+)
 def test_new_rules_withstand_bad_sites_with_other_names(start: str) -> None:
     assert not search(f"{start}, new, 0").attack
 
 
-@pytest.mark.parametrize("start", ["4, 3, nobody", "4, 3, 1", "4, 3, 4", "5, 4, 5", "5, 4, 4 U 5"])
+@pytest.mark.parametrize(
+    "start", ["4, 3, nobody", "4, 3, 1", "4, 3, 4", "5, 4, 5", "5, 4, 4 U 5"]
+)
 def test_new_rules_withstand_where_sites_may_be_lost(start: str) -> None:
     assert not search(f"{start}, new, 0").attack
 
@@ -148,9 +159,13 @@ def test_new_rules_withstand_copied_keys_of_boxes() -> None:
 # What each rule is for
 
 
-@pytest.mark.parametrize("start", ["3, 3, nobody", "3, 3, 3", "4, 4, 4", "5, 5, nobody", "4, 3, 4"])
+@pytest.mark.parametrize(
+    "start", ["3, 3, nobody", "3, 3, 3", "4, 4, 4", "5, 5, nobody", "4, 3, 4"]
+)
 def test_without_identity_unequal_orders_are_summed(start: str) -> None:
-    found = search(f"{start}, binding possession canonical, 0", "mixed(learnt(S:State))")
+    found = search(
+        f"{start}, binding possession canonical, 0", "mixed(learnt(S:State))"
+    )
     assert found.attack
 
 
@@ -162,7 +177,9 @@ def test_without_all_three_rules_about_keys_masks_cancel(sites: int) -> None:
 @pytest.mark.parametrize("rule", ["binding", "possession", "canonical"])
 @pytest.mark.parametrize("start", ["3, 3, 3", "4, 4, 4"])
 def test_each_rule_about_keys_is_enough_alone(start: str, rule: str) -> None:
-    """So leaving out one or two of them brings nothing back: there are three lines of defence."""
+    """So leaving out one or two of them brings nothing back: there are three lines of
+    defence.
+    """
     assert not search(f"{start}, identity {rule}, 0").attack
 
 
@@ -189,36 +206,52 @@ def test_the_order_of_messages_makes_no_difference_where_sites_may_be_lost() -> 
 
 
 def test_old_rules_mask_two_vectors_alike_after_a_restored_vault() -> None:
-    """The difference of a site's answers to two orders is seen: not so without a restored vault."""
+    """The difference of a site's answers to two orders is seen: not so without a
+    restored vault.
+    """
     assert search("3, 3, nobody, old, 1", "oneSite(learnt(S:State))").attack
     assert not search("3, 3, nobody, old, 0", "oneSite(learnt(S:State))").attack
 
 
-@pytest.mark.parametrize("rules", ["new", "new anyone", "new memory", "new memory redrawn"])
+@pytest.mark.parametrize(
+    "rules", ["new", "new anyone", "new memory", "new memory redrawn"]
+)
 @pytest.mark.parametrize("bad", ["nobody", "3"])
-def test_new_rules_withstand_restored_vaults_of_three_sites(bad: str, rules: str) -> None:
+def test_new_rules_withstand_restored_vaults_of_three_sites(
+    bad: str, rules: str
+) -> None:
     assert not search(f"3, 3, {bad}, {rules}, 2").attack
 
 
 def test_a_restored_vault_that_draws_its_noise_anew_gives_it_away() -> None:
-    """Two vectors under one mask. So backups leave out the secrets of sums: the rule `memory`."""
+    """Two vectors under one mask. So backups leave out the secrets of sums: the rule
+    `memory`.
+    """
     assert search("3, 3, nobody, new redrawn, 1").attack
 
 
 @pytest.mark.parametrize("start", ["4, 3, nobody", "5, 4, 5"])
-def test_masks_that_depend_on_partners_withstand_two_restored_vaults(start: str) -> None:
-    """Else vectors for other lists of partners would show masks of pairs, and the mask with a lost site is seen."""
+def test_masks_that_depend_on_partners_withstand_two_restored_vaults(
+    start: str,
+) -> None:
+    """Else vectors for other lists of partners would show masks of pairs, and the mask
+    with a lost site is seen.
+    """
     assert not search(f"{start}, new steady, 2").attack
     others = "identity binding possession canonical steady"
     assert search(f"{start}, {others}, 2", "alone(learnt(S:State))").attack
 
 
 def test_one_restored_vault_needs_no_rule_about_partners() -> None:
-    assert not search("4, 3, nobody, identity binding possession canonical steady, 1").attack
+    assert not search(
+        "4, 3, nobody, identity binding possession canonical steady, 1"
+    ).attack
 
 
 def test_a_site_with_a_restored_vault_counts_as_a_bad_site() -> None:
-    """With 2T - N = 2, a bad site and a restored one sign two sets of survivors. No rule helps."""
+    """With 2T - N = 2, a bad site and a restored one sign two sets of survivors. No
+    rule helps.
+    """
     for rules in ("new", "new memory"):
         assert search(f"4, 3, 4, {rules}, 1").attack
 

@@ -1,7 +1,9 @@
-"""Where the paper or its authors' code must not be followed: a check for each ruling that ours passes and theirs fails.
+"""Where the paper or its authors' code must not be followed: a check for each ruling
+that ours passes and theirs fails.
 
-Letters are the rows of the table in docs/rulings.md. Every test applies the same check to both versions, so it fails if
-ours is replaced by theirs, and also if the check itself goes blind.
+Letters are the rows of the table in docs/rulings.md. Every test applies the same check
+to both versions, so it fails if ours is replaced by theirs, and also if the check
+itself goes blind.
 """
 
 from collections.abc import Callable
@@ -50,14 +52,22 @@ ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1)
 def ours(own: np.ndarray, negatives: np.ndarray, ridge: float) -> np.ndarray:
     """Release-free logistic scorer: w for raw features, in the embedded space."""
     scorer = LogisticScorer(ridge)
-    found = scorer.summarise(scorer.publish(negatives), own, NONE, "replace-one", len(own), np.ones(len(own)))
+    found = scorer.summarise(
+        scorer.publish(negatives), own, NONE, "replace-one", len(own), np.ones(len(own))
+    )
     return found.values * found.step
 
 
 def erm(
-    own: np.ndarray, negatives: np.ndarray, ridge: float, sign: float = -1.0, scale: float | None = None
+    own: np.ndarray,
+    negatives: np.ndarray,
+    ridge: float,
+    sign: float = -1.0,
+    scale: float | None = None,
 ) -> np.ndarray:
-    """The paper's eq. 5 to the letter, apart from what the arguments say: l(z) = log(1 + e^{sign·z})."""
+    """The paper's eq. 5 to the letter, apart from what the arguments say: l(z) = log(1
+    + e^{sign·z}).
+    """
     rows = np.concatenate([own, negatives])
     labels = np.concatenate([np.ones(len(own)), -np.ones(len(negatives))])
     rows = rows / (np.linalg.norm(rows, axis=1).max() if scale is None else scale)
@@ -65,15 +75,21 @@ def erm(
     def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
         margins = labels * (rows @ w)
         slopes = sign * labels * expit(sign * margins)
-        return float(np.logaddexp(0, sign * margins).mean() + ridge / 2 * w @ w), slopes @ rows / len(rows) + ridge * w
+        return float(
+            np.logaddexp(0, sign * margins).mean() + ridge / 2 * w @ w
+        ), slopes @ rows / len(rows) + ridge * w
 
-    return np.asarray(minimize(loss, np.zeros(rows.shape[1]), jac=True, options={"gtol": 1e-10}).x)
+    return np.asarray(
+        minimize(loss, np.zeros(rows.shape[1]), jac=True, options={"gtol": 1e-10}).x
+    )
 
 
 @pytest.fixture
 def data() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    return np.abs(rng.normal(size=(1000, 8)) + np.eye(8)[0]), np.abs(rng.normal(size=(3000, 8)))
+    return np.abs(rng.normal(size=(1000, 8)) + np.eye(8)[0]), np.abs(
+        rng.normal(size=(3000, 8))
+    )
 
 
 def caught(check: Callable[..., None], *theirs: object) -> None:
@@ -93,35 +109,55 @@ def test_a_scores_are_high_on_client_data() -> None:
 
 
 def test_b_the_radius_is_public(data: tuple[np.ndarray, np.ndarray]) -> None:
-    """One record of 100 times the usual norm rescales all others if the largest private norm is the unit."""
+    """One record of 100 times the usual norm rescales all others if the largest private
+    norm is the unit.
+    """
     own, negatives = data
     neighbour = own.copy()
     neighbour[0] *= 100
     ridge = 0.01
 
     def check(solver: Solver) -> None:
-        moved = np.linalg.norm(solver(own, negatives, ridge) - solver(neighbour, negatives, ridge))
+        moved = np.linalg.norm(
+            solver(own, negatives, ridge) - solver(neighbour, negatives, ridge)
+        )
         assert moved <= logistic.sensitivity(4000, ridge, "replace-one") * 1.01
 
     check(ours)
     caught(check, erm)
-    theirs = np.linalg.norm(erm(own, negatives, ridge) - erm(neighbour, negatives, ridge))
+    theirs = np.linalg.norm(
+        erm(own, negatives, ridge) - erm(neighbour, negatives, ridge)
+    )
     assert theirs > 30 * logistic.sensitivity(4000, ridge, "replace-one")
 
 
-def test_b_nothing_but_the_noisy_vector_is_sent(data: tuple[np.ndarray, np.ndarray]) -> None:
-    """No γ_i: two clients whose data differ only in scale send releases that differ in the vector alone."""
+def test_b_nothing_but_the_noisy_vector_is_sent(
+    data: tuple[np.ndarray, np.ndarray],
+) -> None:
+    """No γ_i: two clients whose data differ only in scale send releases that differ in
+    the vector alone.
+    """
     scorer = MeanEmbeddingScorer(4)
     public = scorer.publish(data[1])
     made = [
         release(
-            scorer.summarise(public, factor * data[0], NONE, "replace-one", 1000, np.ones(len(data[0]))),
+            scorer.summarise(
+                public,
+                factor * data[0],
+                NONE,
+                "replace-one",
+                1000,
+                np.ones(len(data[0])),
+            ),
             "a",
             PrivacyConfig(epsilon=1.0),
         )
         for factor in (1.0, 7.0)
     ]
-    plain = [{name: value for name, value in vars(one).items() if name != "arrays"} for one in made]
+    plain = [
+        {name: value for name, value in vars(one).items() if name != "arrays"}
+        for one in made
+    ]
     assert plain[0] == plain[1]
     assert set(made[0].arrays) == {"values"}
 
@@ -140,7 +176,8 @@ def test_c_noise_is_neither_too_little_nor_too_much() -> None:
         check(ours, epsilon)
         caught(check, classic, epsilon)
     assert classic(0.1, 1e-5) == pytest.approx(48.45, abs=0.01)
-    assert mechanism.delta_of(classic(10.0, 1e-5), 10.0) > 2e-5  # the promise is broken where ε > 1
+    # the promise is broken where ε > 1
+    assert mechanism.delta_of(classic(10.0, 1e-5), 10.0) > 2e-5
 
 
 def test_d_the_noise_counts_the_negatives_not_all_auxiliary_data() -> None:
@@ -148,7 +185,14 @@ def test_d_the_noise_counts_the_negatives_not_all_auxiliary_data() -> None:
     own, aux = rng.normal(size=(50, 6)), rng.normal(size=(1000, 6))
     split = AuxSplit.draw(1000, 0.2, rng)
     scorer = LogisticScorer(0.05)
-    found = scorer.summarise(scorer.publish(aux[split.negatives]), own, NONE, "replace-one", 50, np.ones(len(own)))
+    found = scorer.summarise(
+        scorer.publish(aux[split.negatives]),
+        own,
+        NONE,
+        "replace-one",
+        50,
+        np.ones(len(own)),
+    )
 
     def check(sensitivity: float) -> None:
         assert sensitivity >= 2 / (0.05 * (50 + 200))
@@ -160,10 +204,14 @@ def test_d_the_noise_counts_the_negatives_not_all_auxiliary_data() -> None:
 def test_e_the_released_point_is_the_minimiser() -> None:
     rng = np.random.default_rng(2)
     own, negatives = rng.normal(size=(400, 40)), rng.normal(size=(1600, 40))
-    own, negatives = (rows / np.linalg.norm(rows, axis=1).max() for rows in (own + 1, negatives))
+    own, negatives = (
+        rows / np.linalg.norm(rows, axis=1).max() for rows in (own + 1, negatives)
+    )
 
     def check(w: np.ndarray) -> None:
-        gradient = logistic.objective(w, own, np.ones(len(own)), negatives, 1e-3, 2000)[1]
+        gradient = logistic.objective(w, own, np.ones(len(own)), negatives, 1e-3, 2000)[
+            1
+        ]
         assert np.linalg.norm(gradient) <= 1e-3 * 2 / 2000
 
     check(logistic.solve(own, np.ones(len(own)), negatives, 1e-3, 2000))
@@ -179,13 +227,20 @@ def test_e_the_released_point_is_the_minimiser() -> None:
 
 
 def test_f_each_adjacency_has_its_own_constant() -> None:
-    """Misfit records of opposite tilt: more than √2/(λN) apart, so neither √2 nor add/remove's 1 would do."""
+    """Misfit records of opposite tilt: more than √2/(λN) apart, so neither √2 nor
+    add/remove's 1 would do.
+    """
     tilt, ridge, many = np.deg2rad(75), 0.005, 20_000
     negatives = np.tile([1.0, 0.0], (many, 1))
     pair = [np.array([[np.cos(tilt), side * np.sin(tilt)]]) for side in (1, -1)]
     moved = float(
         np.linalg.norm(
-            np.subtract(*(logistic.solve(row, np.ones(len(row)), negatives, ridge, many + 1) for row in pair))
+            np.subtract(
+                *(
+                    logistic.solve(row, np.ones(len(row)), negatives, ridge, many + 1)
+                    for row in pair
+                )
+            )
         )
     )
 
@@ -226,36 +281,48 @@ def test_h_the_mean_does_not_eat_the_norm(
     negatives = data[1] + 3.0  # rectified features: far from the origin
 
     def check(embedded: np.ndarray) -> None:
-        assert np.linalg.norm(embedded.mean(axis=0)) < 0.3 * np.linalg.norm(embedded, axis=1).mean()
+        assert (
+            np.linalg.norm(embedded.mean(axis=0))
+            < 0.3 * np.linalg.norm(embedded, axis=1).mean()
+        )
 
     check(scorer.embed(scorer.publish(negatives), negatives))
     caught(check, negatives / np.linalg.norm(negatives, axis=1).max())
 
 
 def test_i_the_default_scorer_has_a_signal_and_the_papers_is_kept() -> None:
-    """Ten clients with a cluster each: literal eq. 5 at λ = 0.1 weighs them all alike, the default does not."""
+    """Ten clients with a cluster each: literal eq. 5 at λ = 0.1 weighs them all alike,
+    the default does not.
+    """
     rng = np.random.default_rng(3)
     centres = np.abs(rng.normal(size=(10, 32)))
     clients = [np.abs(centre + 0.3 * rng.normal(size=(625, 32))) for centre in centres]
-    public = np.concatenate([np.abs(centre + 0.3 * rng.normal(size=(300, 32))) for centre in centres])
+    public = np.concatenate(
+        [np.abs(centre + 0.3 * rng.normal(size=(300, 32))) for centre in centres]
+    )
 
     def check(scores: np.ndarray) -> None:
         shares = scores / scores.sum(axis=0)
-        assert np.mean(1 / np.square(shares).sum(axis=0)) < 7  # effective number of teachers, of ten
+        # effective number of teachers, of ten
+        assert np.mean(1 / np.square(shares).sum(axis=0)) < 7
 
     default = make_scorer(Config().privacy, 10)
     facts = default.publish(public)
     reference = default.embed(facts, public)
     sent = []
     for i, own in enumerate(clients):
-        made = default.summarise(facts, own, np.full(625, i), "replace-one", 625, np.ones(625))
+        made = default.summarise(
+            facts, own, np.full(625, i), "replace-one", 625, np.ones(625)
+        )
         sent.append(release(made, f"c{i}", PrivacyConfig(epsilon=1.0)))
     fitted = default.fit(facts, Reference(np.asarray(reference, np.float64)), sent)
     seen = reference if fitted.transform is None else fitted.transform(reference)
     odds = np.stack([one(seen) for one in fitted.log_odds.values()])
     check(teacher_weights(odds, odds.max(axis=0), "odds"))
     norm = np.linalg.norm(np.concatenate([*clients, public]), axis=1).max()
-    literal = np.stack([expit(public / norm @ erm(own, public, 0.1)) for own in clients])
+    literal = np.stack(
+        [expit(public / norm @ erm(own, public, 0.1)) for own in clients]
+    )
     caught(check, literal)
     assert Config().privacy.scorer == "class-embedding"
     assert PrivacyConfig(scorer="logistic").scorer == "logistic"
@@ -267,12 +334,18 @@ def test_j_the_statement_says_what_it_leaves_out() -> None:
     def check(words: str) -> None:
         assert "Not covered: local models, their losses" in words
 
-    check(Ledger({"a": release(summary, "a", PrivacyConfig(epsilon=0.1))}, {"a": ACCOUNT}).statement())
+    check(
+        Ledger(
+            {"a": release(summary, "a", PrivacyConfig(epsilon=0.1))}, {"a": ACCOUNT}
+        ).statement()
+    )
     caught(check, "The total privacy cost is (0.1, 1e-05).")
 
 
 def test_k_a_private_record_equal_to_a_public_one_relabels_nothing() -> None:
-    """By set membership, taking on a record that is also public flips the label of the public one: twice the reach."""
+    """By set membership, taking on a record that is also public flips the label of the
+    public one: twice the reach.
+    """
     rng = np.random.default_rng(4)
     negatives = rng.normal(size=(40, 3))
     negatives /= np.linalg.norm(negatives, axis=1).max()
@@ -281,7 +354,12 @@ def test_k_a_private_record_equal_to_a_public_one_relabels_nothing() -> None:
 
     def by_membership(own: np.ndarray) -> np.ndarray:
         rows = np.concatenate([own, negatives])
-        labels = np.array([1.0 if any(np.array_equal(row, mine) for mine in own) else -1.0 for row in rows])
+        labels = np.array(
+            [
+                1.0 if any(np.array_equal(row, mine) for mine in own) else -1.0
+                for row in rows
+            ]
+        )
         return -(labels * expit(-labels * (rows @ w))) @ rows / len(rows)
 
     def by_index(own: np.ndarray) -> np.ndarray:
@@ -290,21 +368,30 @@ def test_k_a_private_record_equal_to_a_public_one_relabels_nothing() -> None:
     def check(gradient: Callable[[np.ndarray], np.ndarray]) -> None:
         """Exchanging the record −twin for twin."""
         moved = gradient(np.vstack([rest, twin])) - gradient(np.vstack([rest, -twin]))
-        assert np.linalg.norm(moved) <= 1.0 * logistic.gradient_sensitivity(50, "replace-one") / 2 + 1e-9
+        assert (
+            np.linalg.norm(moved)
+            <= 1.0 * logistic.gradient_sensitivity(50, "replace-one") / 2 + 1e-9
+        )
 
     check(by_index)
     caught(check, by_membership)
 
 
 def test_l_odds_do_not_saturate() -> None:
-    """Two Gaussian clients: s_i/Σs_j must follow D_i/ΣD_j (Mansour et al.), also where both are sure."""
+    """Two Gaussian clients: s_i/Σs_j must follow D_i/ΣD_j (Mansour et al.), also where
+    both are sure.
+    """
     x = np.linspace(-3, 3, 61)
     log_density = np.stack([-((x - at) ** 2) / 2 for at in (-1.0, 1.0)])
     log_odds = log_density + 12.0  # both clients are far denser than the negatives here
 
     def check(kind: str) -> None:
-        weights = np.stack([teacher_weights(one, log_odds.max(axis=0), kind) for one in log_odds])
-        assert np.allclose(weights / weights.sum(axis=0), softmax(log_density, axis=0), atol=0.01)
+        weights = np.stack(
+            [teacher_weights(one, log_odds.max(axis=0), kind) for one in log_odds]
+        )
+        assert np.allclose(
+            weights / weights.sum(axis=0), softmax(log_density, axis=0), atol=0.01
+        )
 
     check("odds")
     caught(check, "certainty")
@@ -320,13 +407,25 @@ def test_m_negatives_and_distillation_data_are_disjoint() -> None:
 
 def test_m_batchnorm_is_in_eval_mode_for_whoever_only_looks() -> None:
     rng = np.random.default_rng(5)
-    records = Records(rng.normal(size=(64, 4)).astype(np.float32), (np.arange(64) % 2).astype(np.int64))
+    records = Records(
+        rng.normal(size=(64, 4)).astype(np.float32),
+        (np.arange(64) % 2).astype(np.int64),
+    )
     model = build(PrototypeSpec.of("mlp", norm="batch"), (4,), 2, 0)
     generator = torch.Generator().manual_seed(0)
-    train_local(model, records, epochs=1, batch_size=16, optimizer=Optimizer(lr=1e-2), generator=generator)
+    train_local(
+        model,
+        records,
+        epochs=1,
+        batch_size=16,
+        optimizer=Optimizer(lr=1e-2),
+        generator=generator,
+    )
 
     def check(predict: Callable[[Records], np.ndarray]) -> None:
-        assert np.allclose(predict(records)[:8], predict(records.take(np.arange(8))), atol=1e-5)
+        assert np.allclose(
+            predict(records)[:8], predict(records.take(np.arange(8))), atol=1e-5
+        )
 
     check(lambda rows: np.concatenate([out for _, out in predict_batches(model, rows)]))
 
@@ -347,10 +446,16 @@ def test_m_averages_are_weighted_and_keep_buffers() -> None:
 
     def check(average: dict[str, np.ndarray]) -> None:
         for name in ("parameters", "buffers"):
-            assert np.allclose(average[name], 0.25 * updates[0][name] + 0.75 * updates[1][name], atol=1e-6)
+            assert np.allclose(
+                average[name],
+                0.25 * updates[0][name] + 0.75 * updates[1][name],
+                atol=1e-6,
+            )
 
     check(total.average())
-    caught(check, {name: (updates[0][name] + updates[1][name]) / 2 for name in updates[0]})
+    caught(
+        check, {name: (updates[0][name] + updates[1][name]) / 2 for name in updates[0]}
+    )
     caught(check, {**total.average(), "buffers": updates[0]["buffers"]})
 
 
@@ -378,7 +483,9 @@ def test_m_clients_are_drawn_from_the_runs_seed() -> None:
     check(lambda: sample(clients, config, round_=3)[1])
     caught(check, lambda: list(np.random.permutation(clients)[:20]))  # noqa: NPY002
     assert sample(clients, config, round_=3) != sample(clients, config, round_=4)
-    assert sample(clients, replace(config, seed=1), round_=3) != sample(clients, config, round_=3)
+    assert sample(clients, replace(config, seed=1), round_=3) != sample(
+        clients, config, round_=3
+    )
     wanted, drawn = sample(clients, config, round_=1)
     assert wanted == len(drawn) == 20
 
@@ -388,7 +495,9 @@ def test_m_pretraining_never_sees_a_label() -> None:
 
 
 def test_m_the_last_round_is_reported_not_the_best(tmp_path: object) -> None:
-    history = tuple(RoundResult(t, {"mlp": value}, {}) for t, value in enumerate((0.2, 0.9, 0.6), 1))
+    history = tuple(
+        RoundResult(t, {"mlp": value}, {}) for t, value in enumerate((0.2, 0.9, 0.6), 1)
+    )
     result = FinishedRun(RunState(Config(), 3, {}, history=history), tmp_path)  # type: ignore[arg-type]
 
     def check(reported: float) -> None:
@@ -400,7 +509,10 @@ def test_m_the_last_round_is_reported_not_the_best(tmp_path: object) -> None:
 
 def test_n_width_is_part_of_a_prototypes_name() -> None:
     wide, narrow = PrototypeSpec("resnet8"), PrototypeSpec.of("resnet8", width=16)
-    sizes = [sum(p.numel() for p in build(spec, (3, 32, 32), 10, 0).features.parameters()) for spec in (wide, narrow)]
+    sizes = [
+        sum(p.numel() for p in build(spec, (3, 32, 32), 10, 0).features.parameters())
+        for spec in (wide, narrow)
+    ]
     assert sizes[0] == 4_898_112
     assert sizes[1] < 0.1 * sizes[0]
     assert "16" in narrow.label

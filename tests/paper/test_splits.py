@@ -1,4 +1,6 @@
-"""The 1,600 splits of docs/results.md: with any number of clients and any α, both margins are exact."""
+"""The 1,600 splits of docs/results.md: with any number of clients and any α, both
+margins are exact.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""The public interface: every name resolves, lazily, and type checkers see the same names as Python does."""
+"""The public interface: every name resolves, lazily, and type checkers see the same
+names as Python does.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def test_type_checkers_see_the_same_names() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert typed == {name: f"fedaux.{home}.{name}" for name, home in fedaux._HOMES.items()}
+    assert typed == {
+        name: f"fedaux.{home}.{name}" for name, home in fedaux._HOMES.items()
+    }
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

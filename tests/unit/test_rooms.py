@@ -1,4 +1,6 @@
-"""The rooms of the package: who may import whom, what is imported where, and that all of it is declared."""
+"""The rooms of the package: who may import whom, what is imported where, and that all
+of it is declared.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "fedaux"
-TEMPLATES = PACKAGE / "config" / "templates"  # what users start from: copied, never imported
+# what users start from: copied, never imported
+TEMPLATES = PACKAGE / "config" / "templates"
 
 ROOMS = (  # from the top floor down: a room imports only from below
     "cli",
@@ -38,7 +41,9 @@ ROOMS = (  # from the top floor down: a room imports only from below
     "messages",
     "core",
 )
-SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if TEMPLATES not in path.parents]
+SOURCES = [
+    path for path in sorted(PACKAGE.rglob("*.py")) if TEMPLATES not in path.parents
+]
 
 
 def imports(source: str) -> Iterator[str]:
@@ -52,12 +57,18 @@ def imports(source: str) -> Iterator[str]:
 
 
 def rooms_of(source: str) -> set[str]:
-    return {module.split(".")[1] for module in imports(source) if module.startswith("fedaux.")}
+    return {
+        module.split(".")[1]
+        for module in imports(source)
+        if module.startswith("fedaux.")
+    }
 
 
 def upward(room: str, source: str) -> set[str]:
     """The rooms above `room` that a source of it imports."""
-    return {other for other in rooms_of(source) if ROOMS.index(other) < ROOMS.index(room)}
+    return {
+        other for other in rooms_of(source) if ROOMS.index(other) < ROOMS.index(room)
+    }
 
 
 def test_every_entry_of_the_package_is_a_room() -> None:
@@ -65,7 +76,9 @@ def test_every_entry_of_the_package_is_a_room() -> None:
     assert entries == {*ROOMS, "__init__.py", "__main__.py", "py.typed"}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize(
+    "path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE))
+)
 def test_imports_run_downwards(path: Path) -> None:
     room = path.relative_to(PACKAGE).parts[0]
     if room not in ("__init__.py", "__main__.py"):
@@ -79,9 +92,15 @@ def test_an_import_upwards_would_be_found() -> None:
 
 
 def test_client_and_server_know_nothing_of_each_other() -> None:
-    """What touches private records is read in `client` and `privacy` alone; they meet in messages."""
+    """What touches private records is read in `client` and `privacy` alone; they meet
+    in messages.
+    """
     for room, other in (("client", "server"), ("server", "client")):
-        users = [path.name for path in (PACKAGE / room).glob("*.py") if other in rooms_of(path.read_text("utf-8"))]
+        users = [
+            path.name
+            for path in (PACKAGE / room).glob("*.py")
+            if other in rooms_of(path.read_text("utf-8"))
+        ]
         assert users == []
 
 
@@ -89,18 +108,39 @@ def test_flower_is_imported_where_its_messages_are_handled() -> None:
     users = {
         path.relative_to(PACKAGE).parts[0]
         for path in SOURCES
-        if any(module.split(".")[0] == "flwr" for module in imports(path.read_text(encoding="utf-8")))
+        if any(
+            module.split(".")[0] == "flwr"
+            for module in imports(path.read_text(encoding="utf-8"))
+        )
     }
     assert users == {"flower", "deploy", "audit"}
 
 
 def test_every_imported_package_is_declared() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [text for name, texts in project["optional-dependencies"].items() if name != "dev" for text in texts]
-    declared = {canonicalize_name(Requirement(text).name) for text in project["dependencies"] + extras}
-    imported = {module.split(".")[0] for path in SOURCES for module in imports(path.read_text(encoding="utf-8"))}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
+    extras = [
+        text
+        for name, texts in project["optional-dependencies"].items()
+        if name != "dev"
+        for text in texts
+    ]
+    declared = {
+        canonicalize_name(Requirement(text).name)
+        for text in project["dependencies"] + extras
+    }
+    imported = {
+        module.split(".")[0]
+        for path in SOURCES
+        for module in imports(path.read_text(encoding="utf-8"))
+    }
     homes = packages_distributions()
     foreign = imported - set(sys.stdlib_module_names) - {"fedaux"}
-    undeclared = {name for name in foreign if not {canonicalize_name(home) for home in homes[name]} & declared}
+    undeclared = {
+        name
+        for name in foreign
+        if not {canonicalize_name(home) for home in homes[name]} & declared
+    }
     assert foreign >= {"torch", "flwr", "cryptography"}
     assert undeclared == set()

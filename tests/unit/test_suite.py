@@ -14,37 +14,59 @@ WHOLE_RUNS = {"run", "resume", "compare", "tune"}  # the functions that train
 
 @cache
 def imports(source: str) -> frozenset[tuple[str, str]]:
-    """(module, name) of everything that a source imports; (module, "") for a whole module."""
+    """(module, name) of everything that a source imports; (module, "") for a whole
+    module.
+    """
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {(alias.name, "") for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {("." * node.level + (node.module or ""), alias.name) for alias in node.names}
+            found |= {
+                ("." * node.level + (node.module or ""), alias.name)
+                for alias in node.names
+            }
     return frozenset(found)
 
 
 def misplaced(source: str) -> set[str]:
-    """What a unit test imports although it starts processes, trains a whole run, or needs data from elsewhere."""
+    """What a unit test imports although it starts processes, trains a whole run, or
+    needs data from elsewhere.
+    """
     found = set()
     for module, name in imports(source):
-        if module.split(".")[0] in ("subprocess", "multiprocessing") or module == "helpers.shared_data":
+        if (
+            module.split(".")[0] in ("subprocess", "multiprocessing")
+            or module == "helpers.shared_data"
+        ):
             found.add(module)
-        if name in WHOLE_RUNS and (module == "fedaux" or module.startswith(("fedaux.runs", "fedaux.sweeps"))):
+        if name in WHOLE_RUNS and (
+            module == "fedaux" or module.startswith(("fedaux.runs", "fedaux.sweeps"))
+        ):
             found.add(f"{module}.{name}")
     return found
 
 
 def test_unit_tests_start_no_process_and_train_no_run() -> None:
-    found = {path.relative_to(UNIT).as_posix(): misplaced(path.read_text("utf-8")) for path in UNIT.rglob("*.py")}
+    found = {
+        path.relative_to(UNIT).as_posix(): misplaced(path.read_text("utf-8"))
+        for path in UNIT.rglob("*.py")
+    }
     assert {name: what for name, what in found.items() if what} == {}
 
 
 def test_what_is_misplaced_would_be_found() -> None:
     assert misplaced("import subprocess") == {"subprocess"}
-    assert misplaced("def test():\n    from fedaux import Config, run") == {"fedaux.run"}
-    assert misplaced("from fedaux.sweeps.compare import compare") == {"fedaux.sweeps.compare.compare"}
-    assert misplaced("from fedaux.server.loop import run\nfrom fedaux import Config") == set()
+    assert misplaced("def test():\n    from fedaux import Config, run") == {
+        "fedaux.run"
+    }
+    assert misplaced("from fedaux.sweeps.compare import compare") == {
+        "fedaux.sweeps.compare.compare"
+    }
+    assert (
+        misplaced("from fedaux.server.loop import run\nfrom fedaux import Config")
+        == set()
+    )
 
 
 def test_no_test_imports_a_test() -> None:
@@ -69,4 +91,7 @@ def test_helpers_are_used() -> None:
         "slow_training",
     }  # run by name, in processes of their own
     for path in (TESTS / "helpers").glob("*.py"):
-        assert path.stem in {"__init__", *programs} or {f"helpers.{path.stem}", path.stem} & used, path.name
+        assert (
+            path.stem in {"__init__", *programs}
+            or {f"helpers.{path.stem}", path.stem} & used
+        ), path.name

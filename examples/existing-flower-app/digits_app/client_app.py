@@ -11,7 +11,10 @@ app = ClientApp()
 
 
 def own_data(context: Context):
-    return load_data(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
+    return load_data(
+        int(context.node_config["partition-id"]),
+        int(context.node_config["num-partitions"]),
+    )
 
 
 @app.train()
@@ -20,7 +23,17 @@ def train(message: Message, context: Context) -> Message:
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     loss = fit(model, x, y, epochs=config["epochs"], lr=config["lr"])
     metrics = MetricRecord({"num-examples": len(x), "loss": loss})
-    return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
+    return Message(
+        RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}),
+        reply_to=message,
+    )
 
 
-add_release_handler(app, model=Net, features=input_of("fc3"), data=own_data, epsilon=1.0, vault="~/.fedaux/digits-app")
+add_release_handler(
+    app,
+    model=Net,
+    features=input_of("fc3"),
+    data=own_data,
+    epsilon=1.0,
+    vault="~/.fedaux/digits-app",
+)

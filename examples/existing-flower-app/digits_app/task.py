@@ -35,7 +35,9 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 def load_data(partition: int, partitions: int) -> tuple[Tensor, Tensor]:
-    """A client's images: sorted by digit and cut into two parts for each client, so with ten clients two digits."""
+    """A client's images: sorted by digit and cut into two parts for each client, so
+    with ten clients two digits.
+    """
     x, y = (part[:1200] for part in digits())
     parts = np.array_split(np.argsort(y.numpy(), kind="stable"), 2 * partitions)
     own = np.concatenate([parts[partition], parts[partition + partitions]])
@@ -59,7 +61,9 @@ def train(model: nn.Module, x: Tensor, y: Tensor, epochs: int, lr: float) -> flo
     losses = []
     for _ in range(epochs):
         losses = []
-        for rows, labels in DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True):
+        for rows, labels in DataLoader(
+            TensorDataset(x, y), batch_size=32, shuffle=True
+        ):
             loss = F.cross_entropy(model(rows), labels)
             optimiser.zero_grad()
             loss.backward()

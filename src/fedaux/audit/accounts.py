@@ -1,6 +1,8 @@
-"""Attacks on a client's account, to get more than its owner's ε, and on the ε that is printed of it.
+"""Attacks on a client's account, to get more than its owner's ε, and on the ε that is
+printed of it.
 
-The ε proven is composed from what was sent. A statement must not cover less than that, nor round it down.
+The ε proven is composed from what was sent. A statement must not cover less than that,
+nor round it down.
 """
 
 from __future__ import annotations
@@ -16,12 +18,30 @@ from typing import Any
 import numpy as np
 
 from fedaux.audit.attack import AttackResult, AuditConfig
-from fedaux.audit.site import NAME, AuditedSite, head_order, refused, score_order, scores, training, write_rows
+from fedaux.audit.site import (
+    NAME,
+    AuditedSite,
+    head_order,
+    refused,
+    score_order,
+    scores,
+    training,
+    write_rows,
+)
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.accounts import Account
 from fedaux.flower.federation import read_reply
-from fedaux.messages import Federation, Order, PrepareOrder, Release, Reply, Subtotal, TrainOrder, Update
+from fedaux.messages import (
+    Federation,
+    Order,
+    PrepareOrder,
+    Release,
+    Reply,
+    Subtotal,
+    TrainOrder,
+    Update,
+)
 from fedaux.privacy.account import Entry, SiteAccount
 from fedaux.privacy.accounting import Mechanism, release_mechanism, total_epsilon
 from fedaux.privacy.ledger import Ledger
@@ -31,29 +51,43 @@ from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
 
 LOST_ROUNDS = 3  # whose replies never arrive
-TOTALS = (0.10004, 0.2996, 1.0001, 1.23456, 2.0026, 9.9951, 12.341)  # rounding to nearest makes each of them smaller
+# rounding to nearest makes each of them smaller
+TOTALS = (0.10004, 0.2996, 1.0001, 1.23456, 2.0026, 9.9951, 12.341)
 
 
 def rounds_raised(folder: Path, audit: AuditConfig) -> AttackResult:
-    """The number of rounds is raised again and again, as a run that goes on for longer does."""
+    """The number of rounds is raised again and again, as a run that goes on for longer
+    does.
+    """
     site, replies = _site(folder, training(audit, train_rounds=0)), []
     for rounds in (2, 4, 8, 16):
         site = replace(site, config=replace(site.config, rounds=rounds))
-        replies += list(replies_to(site, [head_order(site, round_) for round_ in range(1, rounds + 2)]))
+        replies += list(
+            replies_to(
+                site, [head_order(site, round_) for round_ in range(1, rounds + 2)]
+            )
+        )
     bound = composed_epsilon(replies, audit, "add-remove")
     detail = f"{len(replies)} rounds of training were answered"
     return AttackResult(audit.epsilon, bound, detail)
 
 
 def repeated_requests(folder: Path, audit: AuditConfig) -> AttackResult:
-    """One release is allowed: the same request twice, then others, then all of them once more."""
+    """One release is allowed: the same request twice, then others, then all of them
+    once more.
+    """
     site = _site(folder, scores(audit))
     orders = [score_order(site, scale) for scale in (1, 1, 2, 3, 4)]
-    return AttackResult(audit.epsilon, composed_epsilon(list(replies_to(site, [*orders, *orders])), audit))
+    return AttackResult(
+        audit.epsilon,
+        composed_epsilon(list(replies_to(site, [*orders, *orders])), audit),
+    )
 
 
 def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
-    """A request first states a size so large that its entry has more noise than the release will have."""
+    """A request first states a size so large that its entry has more noise than the
+    release will have.
+    """
     settings = training(audit, epsilon=audit.epsilon / 1.2, train_rounds=2)
     site = _site(folder, {**settings, "method": "fedaux"})
     order = score_order(site)
@@ -65,23 +99,36 @@ def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
 
 
 def failed_release(folder: Path, audit: AuditConfig) -> AttackResult:
-    """A release fails half-way, the owner allows more in the meantime, and it is requested again."""
-    site = _site(folder, scores(replace(audit, epsilon=audit.epsilon / 4), epsilon_total=2 * audit.epsilon))
+    """A release fails half-way, the owner allows more in the meantime, and it is
+    requested again.
+    """
+    site = _site(
+        folder,
+        scores(
+            replace(audit, epsilon=audit.epsilon / 4), epsilon_total=2 * audit.epsilon
+        ),
+    )
     order = score_order(site)
     if not refused(site.send(replace(order, extractor={}))):
         raise AssertionError("a client answered without an extractor")
-    raised = replace(site.config, privacy=replace(site.config.privacy, epsilon=audit.epsilon))
+    raised = replace(
+        site.config, privacy=replace(site.config.privacy, epsilon=audit.epsilon)
+    )
     replies = list(replies_to(replace(site, config=raised), [order]))
     return AttackResult(_account(replies[-1]).epsilon, composed_epsilon(replies, audit))
 
 
 def old_account(folder: Path, audit: AuditConfig) -> AttackResult:
-    """A site's account is replaced by an old copy, and the server has seen the newer one."""
+    """A site's account is replaced by an old copy, and the server has seen the newer
+    one.
+    """
     site = _site(folder, scores(audit))
     first = site.release(score_order(site))
     site.forget()
     again = replace(score_order(site, scale=2), known_entries=_account(first).entries)
-    return AttackResult(audit.epsilon, composed_epsilon([first, *replies_to(site, [again])], audit))
+    return AttackResult(
+        audit.epsilon, composed_epsilon([first, *replies_to(site, [again])], audit)
+    )
 
 
 def many_names(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -94,7 +141,9 @@ def many_names(folder: Path, audit: AuditConfig) -> AttackResult:
 
 
 def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
-    """The total that a client reports after scores and training, against what it sent."""
+    """The total that a client reports after scores and training, against what it
+    sent.
+    """
     settings = training(audit, epsilon=audit.epsilon / 4, train_rounds=2)
     site = _site(folder, {**settings, "method": "fedaux"})
     replies = list(replies_to(site, [score_order(site), *_twice(site)]))
@@ -102,36 +151,59 @@ def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
     return AttackResult(_account(replies[-1]).epsilon, bound, f"{len(replies)} replies")
 
 
-def _site(folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)) -> AuditedSite:
+def _site(
+    folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)
+) -> AuditedSite:
     data = write_rows(folder / "data", np.array([(1, 0), (0, 1), (1, 1)]), [0, 1, 0])
     return AuditedSite.at(data, names=names, **settings)
 
 
 def _twice(site: AuditedSite) -> list[TrainOrder]:
-    """Two rounds of training, each asked for twice: a lost reply is no reason to draw again."""
+    """Two rounds of training, each asked for twice: a lost reply is no reason to draw
+    again.
+    """
     return [head_order(site, round_) for round_ in (1, 1, 2, 2)]
 
 
-def replies_to(site: AuditedSite, orders: Iterable[Order]) -> Iterator[Release | Update]:
+def replies_to(
+    site: AuditedSite, orders: Iterable[Order]
+) -> Iterator[Release | Update]:
     """The client's replies, without refusals."""
     for order in orders:
         reply = site.send(order)
         if not refused(reply):
-            yield read_reply(Release, reply) if isinstance(order, PrepareOrder) else read_reply(Update, reply)
+            yield (
+                read_reply(Release, reply)
+                if isinstance(order, PrepareOrder)
+                else read_reply(Update, reply)
+            )
 
 
 def _distinct(replies: Sequence[Release | Update]) -> list[Release | Update]:
     """Without repetitions: the same numbers sent twice reveal nothing new."""
-    arrays = (r.arrays["values"] if isinstance(r, Release) else r.weights["parameters"] for r in replies)
-    return list({array.tobytes(): reply for array, reply in zip(arrays, replies, strict=True)}.values())
+    arrays = (
+        r.arrays["values"] if isinstance(r, Release) else r.weights["parameters"]
+        for r in replies
+    )
+    return list(
+        {
+            array.tobytes(): reply for array, reply in zip(arrays, replies, strict=True)
+        }.values()
+    )
 
 
-def composed_epsilon(replies: Sequence[Release | Update], audit: AuditConfig, adjacency: str = "replace-one") -> float:
+def composed_epsilon(
+    replies: Sequence[Release | Update],
+    audit: AuditConfig,
+    adjacency: str = "replace-one",
+) -> float:
     """ε of everything that was sent, by the noise that it states."""
     if not replies:
         raise AssertionError("the client answered nothing, so nothing was attacked")
     mechanisms = [
-        Mechanism.of(r) if isinstance(r, Release) else Mechanism(r.noise, r.rate, r.steps, len(r.weights["parameters"]))
+        Mechanism.of(r)
+        if isinstance(r, Release)
+        else Mechanism(r.noise, r.rate, r.steps, len(r.weights["parameters"]))
         for r in _distinct(replies)
     ]
     return total_epsilon(mechanisms, audit.delta, adjacency)
@@ -153,35 +225,61 @@ def _account(reply: Release | Update) -> Account:
 
 
 def lost_replies(folder: Path, audit: AuditConfig) -> AttackResult:
-    """Clients train, their replies are lost, and another run is kept: the total that is printed must count them all.
+    """Clients train, their replies are lost, and another run is kept: the total that is
+    printed must count them all.
 
-    The same order would get the same reply, and cost nothing: each run asks for another learning rate.
+    The same order would get the same reply, and cost nothing: each run asks for another
+    learning rate.
     """
     for attempt in range(LOST_ROUNDS):
         with suppress(QuorumError):
             _run(folder, _run_config(audit), attempt, lost={"client-001"})
     state = _run(folder, _run_config(audit), LOST_ROUNDS)
-    printed, accounts = _printed_epsilon(state.ledger.statement()), _accounts(folder, audit)
-    detail = f"{len(accounts[0].entries)} rounds were trained, {state.round} of them kept"
+    printed, accounts = (
+        _printed_epsilon(state.ledger.statement()),
+        _accounts(folder, audit),
+    )
+    detail = (
+        f"{len(accounts[0].entries)} rounds were trained, {state.round} of them kept"
+    )
     bound = max(account.epsilon for account in accounts)
     return AttackResult(printed, bound, detail)
 
 
 def spare_clients(folder: Path, audit: AuditConfig) -> AttackResult:
-    """A client that has spent more than all others is asked as a spare, works, and is not waited for."""
+    """A client that has spent more than all others is asked as a spare, works, and is
+    not waited for.
+    """
     config = _run_config(audit)
-    spare = replace(config, fraction=0.5, federation=replace(config.federation, quorum=0.5, over_selection=1.0))
+    spare = replace(
+        config,
+        fraction=0.5,
+        federation=replace(config.federation, quorum=0.5, over_selection=1.0),
+    )
     _run(folder, spare, 0, absent={"client-000"})
     statement = _run(folder, spare, 1, lost={"client-001"}).ledger.statement()
-    covered = [a for a in _accounts(folder, audit) if f"{a.folder.name} did not answer" not in statement]
-    bound, detail = max(a.epsilon for a in covered), f"the statement covers {len(covered)} of 2 clients"
+    covered = [
+        a
+        for a in _accounts(folder, audit)
+        if f"{a.folder.name} did not answer" not in statement
+    ]
+    bound, detail = (
+        max(a.epsilon for a in covered),
+        f"the statement covers {len(covered)} of 2 clients",
+    )
     return AttackResult(_printed_epsilon(statement), bound, detail)
 
 
 def _run(
-    folder: Path, config: Config, attempt: int, lost: Collection[str] = (), absent: Collection[str] = ()
+    folder: Path,
+    config: Config,
+    attempt: int,
+    lost: Collection[str] = (),
+    absent: Collection[str] = (),
 ) -> RunState:
-    """The end of another run with the same clients, whose accounts outlive it; at another learning rate."""
+    """The end of another run with the same clients, whose accounts outlive it; at
+    another learning rate.
+    """
     config = replace(config, local=replace(config.local, lr=0.001 * (1 + attempt)))
     server = make_server(config, cache=folder / "cache")
     federation = LossyFederation(in_process(config, folder, server.cache), lost, absent)
@@ -190,41 +288,74 @@ def _run(
 
 def rounded_down(folder: Path, audit: AuditConfig) -> AttackResult:
     """A printed ε is a promise: rounded up, wherever it is printed."""
-    pairs = [pair for epsilon in TOTALS for pair in _printed_and_true(folder, epsilon, audit)]
+    pairs = [
+        pair for epsilon in TOTALS for pair in _printed_and_true(folder, epsilon, audit)
+    ]
     printed, true = min(pairs, key=lambda pair: pair[0] / pair[1])
     return AttackResult(printed, true, f"{len(pairs)} were compared")
 
 
 def seeded(folder: Path, audit: AuditConfig) -> AttackResult:
-    """Where noise came from a known seed, no output may put a number for ε beside it."""
+    """Where noise came from a known seed, no output may put a number for ε beside
+    it.
+    """
     entry = Entry("", 10.0, 1.0, 1, 1, 2.0**30, unsafe=True)
     site = SiteAccount(folder, "replace-one", "record", audit.delta, (entry,))
-    ledger = Ledger({}, {NAME: Account(math.inf, audit.delta, "replace-one", "record", 1)}, {NAME: 1})
-    told = {"the site": site.to_dict()["epsilon"], "the run": ledger.to_dict()["epsilon"]}
+    ledger = Ledger(
+        {},
+        {NAME: Account(math.inf, audit.delta, "replace-one", "record", 1)},
+        {NAME: 1},
+    )
+    told = {
+        "the site": site.to_dict()["epsilon"],
+        "the run": ledger.to_dict()["epsilon"],
+    }
     wrong = [who for who, epsilon in told.items() if epsilon is not None]
-    wrong += [text for text in (site.statement(), ledger.statement()) if not text.startswith("NOT PRIVATE")]
-    return AttackResult.exact(bool(wrong), f"a number is told by {', '.join(wrong)}" if wrong else "no number is told")
+    wrong += [
+        text
+        for text in (site.statement(), ledger.statement())
+        if not text.startswith("NOT PRIVATE")
+    ]
+    return AttackResult.exact(
+        bool(wrong),
+        f"a number is told by {', '.join(wrong)}" if wrong else "no number is told",
+    )
 
 
 @dataclass(frozen=True)
 class LossyFederation:
-    """A federation in which replies of some clients are `lost` after they did their work, and some are `absent`."""
+    """A federation in which replies of some clients are `lost` after they did their
+    work, and some are `absent`.
+    """
 
     inner: Federation
     lost: Collection[str]
     absent: Collection[str]
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        replies = list(self.inner.ask([order for order in orders if order.client not in self.absent]))
-        yield from (reply for reply in replies if isinstance(reply, Subtotal) or reply.client not in self.lost)
+        replies = list(
+            self.inner.ask(
+                [order for order in orders if order.client not in self.absent]
+            )
+        )
+        yield from (
+            reply
+            for reply in replies
+            if isinstance(reply, Subtotal) or reply.client not in self.lost
+        )
 
 
 def _accounts(folder: Path, audit: AuditConfig) -> list[SiteAccount]:
-    return [SiteAccount.read(folder / "clients" / f"client-{number:03d}", audit.delta) for number in range(2)]
+    return [
+        SiteAccount.read(folder / "clients" / f"client-{number:03d}", audit.delta)
+        for number in range(2)
+    ]
 
 
 def _run_config(audit: AuditConfig) -> Config:
-    settings = training(audit, adjacency="replace-one", declared_records=0, train_rounds=LOST_ROUNDS + 2)
+    settings = training(
+        audit, adjacency="replace-one", declared_records=0, train_rounds=LOST_ROUNDS + 2
+    )
     return Config.from_dict(
         {
             **settings,
@@ -239,16 +370,26 @@ def _run_config(audit: AuditConfig) -> Config:
 
 
 def _printed_epsilon(statement: str) -> float:
-    """The ε of a statement: "(1.23, 1e-05)-differentially private", or "ε = 1.23 at δ"."""
-    match = re.search(r"\(([\d.]+), ", statement) or re.search(r"ε = ([\d.]+) at", statement)
+    """The ε of a statement: "(1.23, 1e-05)-differentially private", or "ε = 1.23
+    at δ".
+    """
+    match = re.search(r"\(([\d.]+), ", statement) or re.search(
+        r"ε = ([\d.]+) at", statement
+    )
     if match is None:
         raise AssertionError(f"no ε is printed in: {statement}")
     return float(match[1])
 
 
-def _printed_and_true(folder: Path, epsilon: float, audit: AuditConfig) -> Iterator[tuple[float, float]]:
-    """(printed, true) for one total: the run's statement and table, and the site's own."""
-    ledger = Ledger({}, {NAME: Account(epsilon, audit.delta, "replace-one", "record", 1)}, {NAME: 1})
+def _printed_and_true(
+    folder: Path, epsilon: float, audit: AuditConfig
+) -> Iterator[tuple[float, float]]:
+    """(printed, true) for one total: the run's statement and table, and the
+    site's own.
+    """
+    ledger = Ledger(
+        {}, {NAME: Account(epsilon, audit.delta, "replace-one", "record", 1)}, {NAME: 1}
+    )
     yield _printed_epsilon(ledger.statement()), epsilon
     yield float(ledger.rows()[0][3]), epsilon
     entry = Entry("", 10.0 / epsilon, 1.0, 1, 1, 2.0**30, False)

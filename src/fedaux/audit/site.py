@@ -1,7 +1,8 @@
-"""A site in a folder of its own, with data on disk and the real client handlers, and a hostile server.
+"""A site in a folder of its own, with data on disk and the real client handlers, and a
+hostile server.
 
-A client draws noise once for a request, and stores the release. To draw again, the vault is deleted; cached features
-are kept.
+A client draws noise once for a request, and stores the release. To draw again, the
+vault is deleted; cached features are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ import torch
 from flwr.app import Message
 from numpy.typing import NDArray
 
-from fedaux.audit.attack import AttackResult, AuditConfig, Vector, at_distance, distinguish
+from fedaux.audit.attack import (
+    AttackResult,
+    AuditConfig,
+    Vector,
+    at_distance,
+    distinguish,
+)
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sends import needed_by
@@ -29,7 +36,16 @@ from fedaux.flower import client_app as client
 from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import serialize
-from fedaux.messages import ORDERS, HelloOrder, Order, PrepareOrder, Release, SumsOrder, TrainOrder, Update
+from fedaux.messages import (
+    ORDERS,
+    HelloOrder,
+    Order,
+    PrepareOrder,
+    Release,
+    SumsOrder,
+    TrainOrder,
+    Update,
+)
 from fedaux.models import build, flatten_state
 from fedaux.models.registry import Prototype
 from fedaux.scoring.features import extractor_hash
@@ -37,7 +53,9 @@ from fedaux.scoring.registry import make_scorer
 
 NAME = "site"
 IDENTITY = PrototypeSpec.of("mlp", hidden=2, features=2, norm="none")
-MANY = 10**6  # declared records: gradients are divided by it, which lets Adam's first step be inverted
+# declared records: gradients are divided by it, which lets Adam's first step be
+# inverted
+MANY = 10**6
 ADAM_EPSILON = 1e-8
 
 
@@ -47,7 +65,9 @@ def scores(audit: AuditConfig, **more: Any) -> dict[str, Any]:
 
 
 def training(audit: AuditConfig, **more: Any) -> dict[str, Any]:
-    """Settings of a site that trains heads for one round, in one step on all records, under add-remove."""
+    """Settings of a site that trains heads for one round, in one step on all records,
+    under add-remove.
+    """
     privacy = {
         "epsilon": audit.epsilon,
         "epsilon_total": audit.epsilon,
@@ -58,12 +78,19 @@ def training(audit: AuditConfig, **more: Any) -> dict[str, Any]:
         "adjacency": "add-remove",
         "declared_records": MANY,
     }
-    one_step = {"method": "fedavg", "head_only": True, "rounds": 1, "local": {"epochs": 1}}
+    one_step = {
+        "method": "fedavg",
+        "head_only": True,
+        "rounds": 1,
+        "local": {"epochs": 1},
+    }
     return {**one_step, "privacy": {**privacy, **more}}
 
 
 def with_own_sends(config: Config) -> Config:
-    """Let a site send what its own method needs, as `fedaux deploy init` writes it, unless its settings say more."""
+    """Let a site send what its own method needs, as `fedaux deploy init` writes it,
+    unless its settings say more.
+    """
     sends = config.federation.sends or needed_by(config)
     return replace(config, federation=replace(config.federation, sends=sends))
 
@@ -75,7 +102,9 @@ def write_rows(
     classes: Sequence[str] = ("a", "b"),
     persons: Sequence[str] | None = None,
 ) -> Path:
-    """Records as a site has them on disk: x.npy, y.npy, classes.txt and perhaps person.npy."""
+    """Records as a site has them on disk: x.npy, y.npy, classes.txt and perhaps
+    person.npy.
+    """
     folder.mkdir(parents=True)
     np.save(folder / "x.npy", x.astype(np.float32))
     np.save(folder / "y.npy", np.array(list(y), np.int64))
@@ -87,7 +116,9 @@ def write_rows(
 
 @dataclass(frozen=True)
 class AuditedSite:
-    """`config` are the owner's settings; `folder` holds the vault and the cached features."""
+    """`config` are the owner's settings; `folder` holds the vault and the cached
+    features.
+    """
 
     folder: Path
     config: Config
@@ -106,7 +137,12 @@ class AuditedSite:
         """A site whose private records are at `data`."""
         facts = {
             "prototypes": [{"name": spec.name, **dict(spec.options)}],
-            "data": {"source": source, "path": str(data), "partition": "own", "person": person},
+            "data": {
+                "source": source,
+                "path": str(data),
+                "partition": "own",
+                "person": person,
+            },
             "federation": {"sites": list(names)},
             **settings,
         }
@@ -117,7 +153,11 @@ class AuditedSite:
     def _settings(self) -> dict[str, str]:
         """The settings of the site's node."""
         own = {"config": json.dumps(self.config.to_dict()), "vault": str(self.vault)}
-        return {**own, "clients": ",".join(self.names), "features": str(self.folder / "features")}
+        return {
+            **own,
+            "clients": ",".join(self.names),
+            "features": str(self.folder / "features"),
+        }
 
     @property
     def grid(self) -> InProcessGrid:
@@ -148,15 +188,22 @@ class AuditedSite:
         return np.asarray(self.release(order).arrays["values"], np.float64)
 
     def noisy_sum(self, order: TrainOrder) -> Vector:
-        """The noisy sum of gradients behind one step of private training, in units of the clipping norm.
+        """The noisy sum of gradients behind one step of private training, in units of
+        the clipping norm.
 
-        Adam's first step is lr·g/(|g| + 10⁻⁸) on each coordinate, which can be inverted.
+        Adam's first step is lr·g/(|g| + 10⁻⁸) on each coordinate, which can be
+        inverted.
         """
         self.forget()
         update = read_reply(Update, self.send(order))
-        step = order.weights["parameters"].astype(np.float64) - update.weights["parameters"]
+        step = (
+            order.weights["parameters"].astype(np.float64)
+            - update.weights["parameters"]
+        )
         part = np.clip(step / order.lr, -1 + 2**-24, 1 - 2**-24)
-        return np.asarray(ADAM_EPSILON * part / (1 - np.abs(part)) * update.rate * update.records)
+        return np.asarray(
+            ADAM_EPSILON * part / (1 - np.abs(part)) * update.rate * update.records
+        )
 
 
 def ask(grid: InProcessGrid, content: Any, kind: str) -> Message:
@@ -178,9 +225,13 @@ def tell_apart(
     detail: str = "",
     direction: Vector | None = None,
 ) -> AttackResult:
-    """`distinguish` two neighbours by their replies to an order: releases, or sums behind a step of training."""
+    """`distinguish` two neighbours by their replies to an order: releases, or sums
+    behind a step of training.
+    """
     draws = [
-        partial(site.values, order) if isinstance(order, PrepareOrder) else partial(site.noisy_sum, order)
+        partial(site.values, order)
+        if isinstance(order, PrepareOrder)
+        else partial(site.noisy_sum, order)
         for site in sites
     ]
     return distinguish(draws, audit, detail, direction)
@@ -189,25 +240,43 @@ def tell_apart(
 def compare_releases(
     sites: Sequence[AuditedSite], order: PrepareOrder, audit: AuditConfig, detail: str
 ) -> AttackResult:
-    """How far two neighbours' releases lie apart, exactly: their noise comes from one known seed, and cancels."""
+    """How far two neighbours' releases lie apart, exactly: their noise comes from one
+    known seed, and cancels.
+    """
     replies = []
     for site in sites:
         privacy = replace(site.config.privacy, unsafe_seed=1)
         site.forget()
-        replies.append(replace(site, config=replace(site.config, privacy=privacy)).send(order))
+        replies.append(
+            replace(site, config=replace(site.config, privacy=privacy)).send(order)
+        )
     return compare_replies(replies, audit, detail)
 
 
-def compare_replies(replies: Sequence[Message], audit: AuditConfig, detail: str) -> AttackResult:
-    """The same of replies. Whether neighbours answer, and the size that they state, must be the same as well."""
+def compare_replies(
+    replies: Sequence[Message], audit: AuditConfig, detail: str
+) -> AttackResult:
+    """The same of replies. Whether neighbours answer, and the size that they state,
+    must be the same as well.
+    """
     if all(map(refused, replies)):
-        return AttackResult(audit.epsilon, 0.0, f"{detail}: both neighbours refuse the order")
+        return AttackResult(
+            audit.epsilon, 0.0, f"{detail}: both neighbours refuse the order"
+        )
     if any(map(refused, replies)):
-        return AttackResult.exact(True, f"{detail}: one neighbour answers, the other does not")
+        return AttackResult.exact(
+            True, f"{detail}: one neighbour answers, the other does not"
+        )
     one, other = (read_reply(Release, reply) for reply in replies)
     if one.records != other.records:
-        return AttackResult.exact(True, f"{detail}: the sizes {one.records} and {other.records} are sent")
-    moved = float(np.linalg.norm((one.arrays["values"] - other.arrays["values"]).astype(np.float64)))
+        return AttackResult.exact(
+            True, f"{detail}: the sizes {one.records} and {other.records} are sent"
+        )
+    moved = float(
+        np.linalg.norm(
+            (one.arrays["values"] - other.arrays["values"]).astype(np.float64)
+        )
+    )
     apart = f"moved {moved / one.sensitivity:.3g} times as far as is claimed"
     return at_distance(moved, one.scale, audit, f"{detail}: {apart}")
 
@@ -221,8 +290,12 @@ class HostileServer:
     model: Prototype = field(repr=False)
 
     @classmethod
-    def against(cls, site: AuditedSite, shape: tuple[int, ...], classes: int) -> HostileServer:
-        return cls(site.config, classes, build(site.config.prototypes[0], shape, classes, 0))
+    def against(
+        cls, site: AuditedSite, shape: tuple[int, ...], classes: int
+    ) -> HostileServer:
+        return cls(
+            site.config, classes, build(site.config.prototypes[0], shape, classes, 0)
+        )
 
     @classmethod
     def identity(cls, site: AuditedSite) -> HostileServer:
@@ -236,28 +309,54 @@ class HostileServer:
         return self.model.head.in_features
 
     def map(self, mean: float = 0.0, column: NDArray[Any] | None = None) -> Arrays:
-        """φ is the sign of one feature, or of a combination of them, less a threshold."""
+        """φ is the sign of one feature, or of a combination of them, less a
+        threshold.
+        """
         basis = np.zeros((self.width, 1), np.float32)
         basis[:, 0] = np.eye(self.width)[0] if column is None else column
-        return {"mean": np.full(self.width, mean, np.float32) * (basis[:, 0] != 0), "basis": basis}
+        return {
+            "mean": np.full(self.width, mean, np.float32) * (basis[:, 0] != 0),
+            "basis": basis,
+        }
 
     def _extractor(self) -> dict[str, Any]:
         """The fields of an order that say what the network is."""
-        spec, arrays = self.config.prototypes[0].to_json(), flatten_state(self.model.features)
-        return {"prototype": spec, "h0": extractor_hash(arrays, spec), "extractor": arrays, "classes": self.classes}
+        spec, arrays = (
+            self.config.prototypes[0].to_json(),
+            flatten_state(self.model.features),
+        )
+        return {
+            "prototype": spec,
+            "h0": extractor_hash(arrays, spec),
+            "extractor": arrays,
+            "classes": self.classes,
+        }
 
     def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
         scorer = make_scorer(self.config.privacy, self.classes)
         if scorer.name == "class-moments" and "split" not in public:
             public = {**public, "split": np.full(3, 0.57, np.float32)}
         size = scorer.size(public)
-        return PrepareOrder(client, scorer=scorer.name, size=size, known_entries=0, public=public, **self._extractor())
+        return PrepareOrder(
+            client,
+            scorer=scorer.name,
+            size=size,
+            known_entries=0,
+            public=public,
+            **self._extractor(),
+        )
 
     def sums(self, sends: str, client: str = NAME) -> SumsOrder:
         """Sum up features of the server's extractor."""
         random = self.config.random_features
         width = random or self.width
-        return SumsOrder(client, sends=sends, width=width, random_features=random, **self._extractor())
+        return SumsOrder(
+            client,
+            sends=sends,
+            width=width,
+            random_features=random,
+            **self._extractor(),
+        )
 
     def train(self, weights: NDArray[Any], lr: float = 1.0) -> TrainOrder:
         """Train the head (W, b), flattened, on features of the server's extractor."""
@@ -283,8 +382,12 @@ class HostileServer:
         )
 
 
-def score_order(site: AuditedSite, scale: float = 1.0, client: str = NAME) -> PrepareOrder:
-    """Asks for scores under a map that has the records (1, 0) and (0, scale) at opposite φ."""
+def score_order(
+    site: AuditedSite, scale: float = 1.0, client: str = NAME
+) -> PrepareOrder:
+    """Asks for scores under a map that has the records (1, 0) and (0, scale) at
+    opposite φ.
+    """
     server = HostileServer.identity(site)
     return server.prepare(server.map(column=np.array([1.0, -scale])), client)
 
@@ -295,7 +398,9 @@ def head_order(site: AuditedSite, round_: int = 1) -> TrainOrder:
 
 
 def gradient(h: NDArray[Any], logits: Vector, label: int) -> Vector:
-    """A record's clipped gradient by the head (W, b), flattened, as an attacker who knows the record computes it."""
+    """A record's clipped gradient by the head (W, b), flattened, as an attacker who
+    knows the record computes it.
+    """
     probabilities = np.exp(logits - logits.max())
     error = probabilities / probabilities.sum() - np.eye(len(logits))[label]
     flat = np.append(np.outer(error, h).ravel(), error)
@@ -309,7 +414,13 @@ def set_mlp(
     second: NDArray[Any] | None = None,
     bias: NDArray[Any] | None = None,
 ) -> None:
-    """Set the weights and biases of an mlp's two layers; with biases only, all records have equal features."""
+    """Set the weights and biases of an mlp's two layers; with biases only, all records
+    have equal features.
+    """
     with torch.no_grad():
-        for parameter, values in zip(model.features.parameters(), (first, hidden, second, bias), strict=True):
-            parameter.zero_() if values is None else parameter.copy_(torch.tensor(values))
+        for parameter, values in zip(
+            model.features.parameters(), (first, hidden, second, bias), strict=True
+        ):
+            parameter.zero_() if values is None else parameter.copy_(
+                torch.tensor(values)
+            )

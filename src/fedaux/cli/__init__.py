@@ -51,10 +51,18 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def fedaux(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and nothing else.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            help="Print the version, and nothing else.",
+        ),
     ] = False,
 ) -> None:
-    """Federated learning with public auxiliary data, on Flower: FedAUX, FedAVG, FedPROX, FedDF, FedBE."""
+    """Federated learning with public auxiliary data, on Flower: FedAUX, FedAVG,
+    FedPROX, FedDF, FedBE.
+    """
 
 
 def main() -> None:

@@ -1,4 +1,6 @@
-"""Shared by all commands: options, examples in the help, JSON output, errors as one paragraph."""
+"""Shared by all commands: options, examples in the help, JSON output, errors as one
+paragraph.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +22,37 @@ from rich.markup import escape
 from fedaux.core.errors import Exit, FedauxError, exit_code
 
 Threads = Annotated[
-    int, typer.Option(min=1, help="Threads for PyTorch; 1 is fastest for small models and exactly repeatable.")
+    int,
+    typer.Option(
+        min=1,
+        help="Threads for PyTorch; 1 is fastest for small models and exactly repeatable.",
+    ),
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting: --set local.lr=0.01")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override one setting: --set local.lr=0.01"
+    ),
 ]
 Track = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Also log to tensorboard, mlflow or wandb; repeatable."),
+    typer.Option(
+        metavar="NAME", help="Also log to tensorboard, mlflow or wandb; repeatable."
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output; all else on standard error.")]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="One JSON object on standard output; all else on standard error."
+    ),
+]
 
 
 def examples(*lines: str) -> str:
     """For `epilog=`: commands to copy, with comments after a #."""
-    return "\n\n".join(("[bold]Examples[/bold]", *(f"  $ {escape(line)}" for line in lines)))
+    return "\n\n".join(
+        ("[bold]Examples[/bold]", *(f"  $ {escape(line)}" for line in lines))
+    )
 
 
 def console_for(as_json: bool) -> Console:
@@ -43,7 +61,9 @@ def console_for(as_json: bool) -> Console:
 
 
 def with_local_modules(config: Path) -> Path:
-    """The config's path, after making modules beside it importable for a `module:function` in it."""
+    """The config's path, after making modules beside it importable for a
+    `module:function` in it.
+    """
     folder = str(config.absolute().parent)
     if folder not in sys.path:
         sys.path.append(folder)
@@ -65,7 +85,9 @@ def print_result(as_json: bool, value: Any, *lines: str) -> None:
 
 
 def loading(console: Console) -> AbstractContextManager[None]:
-    """Around imports that take seconds: `with loading(console): from fedaux… import …`."""
+    """Around imports that take seconds: `with loading(console): from fedaux…
+    import …`.
+    """
     from fedaux.report.busy import busy
 
     return busy(console, "loading PyTorch and Flower")
@@ -78,7 +100,9 @@ def set_threads(count: int) -> None:
 
 
 def print_error(error: BaseException) -> Exit:
-    """One paragraph on standard error. An unexpected error leaves its traceback in a file."""
+    """One paragraph on standard error. An unexpected error leaves its traceback in a
+    file.
+    """
     code = exit_code(error)
     text = str(error)
     if code is Exit.DISK and not hasattr(error, "code"):
@@ -90,24 +114,38 @@ def print_error(error: BaseException) -> Exit:
         Console(stderr=True).print(lines, markup=False, highlight=False, soft_wrap=True)
         text = f"your code failed: {name}: {text}"
     elif code is Exit.BUG:
-        with tempfile.NamedTemporaryFile("w", prefix="fedaux-", suffix=".txt", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="fedaux-", suffix=".txt", delete=False
+        ) as file:
             file.writelines(traceback.format_exception(error))
         name = type(error).__name__
         text = f"this should not have happened ({name}: {text}). Please report it with {Path(file.name)}."
-    Console(stderr=True).print(f"[bold red]error:[/bold red] {escape(text)}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(
+        f"[bold red]error:[/bold red] {escape(text)}", highlight=False, soft_wrap=True
+    )
     return code
 
 
 def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """The lines of the traceback that are the user's own: neither of this package nor of an installed one."""
+    """The lines of the traceback that are the user's own: neither of this package nor
+    of an installed one.
+    """
     import fedaux
 
-    installed = tuple({*sysconfig.get_paths().values(), str(Path(fedaux.__file__).parent), "<"})
+    installed = tuple(
+        {*sysconfig.get_paths().values(), str(Path(fedaux.__file__).parent), "<"}
+    )
     chain: list[BaseException] = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
-    frames = [frame for one in chain for frame in traceback.extract_tb(one.__traceback__)]
-    return [frame for frame in frames if not frame.filename.startswith(installed) and Path(frame.filename).exists()]
+    frames = [
+        frame for one in chain for frame in traceback.extract_tb(one.__traceback__)
+    ]
+    return [
+        frame
+        for frame in frames
+        if not frame.filename.startswith(installed) and Path(frame.filename).exists()
+    ]
 
 
 def _disk_advice(error: BaseException) -> str:
@@ -117,13 +155,16 @@ def _disk_advice(error: BaseException) -> str:
 
 
 def run_app(app: Callable[[], None]) -> int:
-    """Run a command-line app; returns its exit code, with no traceback whatever happens."""
+    """Run a command-line app; returns its exit code, with no traceback whatever
+    happens.
+    """
     sys.path.append(str(Path.cwd()))  # where `module:function` is looked for as well
     try:
         app()
     except KeyboardInterrupt:
         Console(stderr=True).print(
-            "Stopped. Files that were being written are as before; the same command starts again."
+            "Stopped. Files that were being written are as before; the same command "
+            "starts again."
         )
         return Exit.STOPPED
     except Exception as error:

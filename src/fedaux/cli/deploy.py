@@ -1,4 +1,6 @@
-"""`fedaux deploy`: certificates, keys, scripts and checks for real sites, and who takes part."""
+"""`fedaux deploy`: certificates, keys, scripts and checks for real sites, and who takes
+part.
+"""
 
 from __future__ import annotations
 
@@ -19,66 +21,114 @@ if TYPE_CHECKING:
     from fedaux.deploy.checks import CheckResult
     from fedaux.deploy.status import Status
 
-app = typer.Typer(no_args_is_help=True, help="Real sites: certificates, keys, settings, scripts, and a check.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Real sites: certificates, keys, settings, scripts, and a check.",
+)
 
 StuckAfter = Annotated[
-    float | None, typer.Option(min=1, help="Seconds without progress; else as the run has measured.")
+    float | None,
+    typer.Option(min=1, help="Seconds without progress; else as the run has measured."),
 ]
 Watched = Annotated[
-    Path, typer.Argument(help="The folder of the deployment, of its server, or of a run that merges regions.")
+    Path,
+    typer.Argument(
+        help="The folder of the deployment, of its server, or of a run that merges regions."
+    ),
 ]
 RunHome = Annotated[
     Path | None,
-    typer.Option(help="The run's folder, if it is not server/run; of a regional server: OUT/regions/1of2, say."),
+    typer.Option(
+        help="The run's folder, if it is not server/run; of a regional server: OUT/regions/1of2, say."
+    ),
 ]
-MARKS = {True: "[green]ok[/green]     ", False: "[bold red]problem[/bold red]", None: "[yellow]unknown[/yellow]"}
+MARKS = {
+    True: "[green]ok[/green]     ",
+    False: "[bold red]problem[/bold red]",
+    None: "[yellow]unknown[/yellow]",
+}
 
 
 @app.command(
     epilog=examples(
-        "fedaux deploy init try-out --site berlin --site paris     # on this machine, with digits",
-        "fedaux deploy init hospitals --site berlin --site paris --host fl.example.org --config my.toml",
-        "fedaux deploy init try-out --config images.toml --data berlin=scans/b --data paris=scans/p --test scans/test",
+        (
+            "fedaux deploy init try-out --site berlin --site paris     # on this "
+            "machine, with digits"
+        ),
+        (
+            "fedaux deploy init hospitals --site berlin --site paris --host "
+            "fl.example.org --config my.toml"
+        ),
+        (
+            "fedaux deploy init try-out --config images.toml --data berlin=scans/b "
+            "--data paris=scans/p --test scans/test"
+        ),
     )
 )
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder for everything.")],
     site: Annotated[
-        list[str] | None, typer.Option(help="Name of a site; once for each. Default: federation.sites of --config.")
+        list[str] | None,
+        typer.Option(
+            help="Name of a site; once for each. Default: federation.sites of --config."
+        ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Name or IP address at which sites find the server.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Name or IP address at which sites find the server.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 8443,
-    config: Annotated[Path | None, typer.Option(help="A TOML file to start from; without it, digits stand in.")] = None,
-    data: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=PATH", help="Where a site's records are; once for each site.")
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file to start from; without it, digits stand in."),
     ] = None,
-    test: Annotated[str, typer.Option(metavar="PATH", help="The server's labelled test data.")] = "",
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PATH", help="Where a site's records are; once for each site."
+        ),
+    ] = None,
+    test: Annotated[
+        str, typer.Option(metavar="PATH", help="The server's labelled test data.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Write all that a server and its sites need to start: TLS certificates, keys, settings, scripts, a README."""
+    """Write all that a server and its sites need to start: TLS certificates, keys,
+    settings, scripts, a README.
+    """
     from fedaux.config.schema import Config
     from fedaux.deploy.layout import Address, demo_config
     from fedaux.deploy.layout import init as write
     from fedaux.deploy.site_data import parse_paths, with_own_data
 
     base = Config.load(config) if config else demo_config()
-    sites = list(dict.fromkeys(name for word in data or [] if (name := word.partition("=")[0])))
+    sites = list(
+        dict.fromkeys(name for word in data or [] if (name := word.partition("=")[0]))
+    )
     sites = site or sites or list(base.federation.sites)
     server, own = with_own_data(base, sites, parse_paths(data or [], sites), test)
     write(folder, sites, Address(host, port), server, own)
     readme, script = folder / "README.md", folder / "try-all.sh"
     facts = {"folder": str(folder), "sites": sites, "readme": str(readme)}
-    tried = [f"{script} plays the server and all sites on this machine."] if script.exists() else []
+    tried = (
+        [f"{script} plays the server and all sites on this machine."]
+        if script.exists()
+        else []
+    )
     print_result(as_json, facts, f"{readme} says what to do next, in order.", *tried)
 
 
 @app.command(epilog=examples("fedaux deploy key hospitals/sites/berlin"))
 def key(
     folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Make another; the old one is kept as key.old.")] = False,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Make another; the old one is kept as key.old."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a site's key pair. Only key.pub is for the server; key never leaves the site."""
+    """Make a site's key pair. Only key.pub is for the server; key never leaves the
+    site.
+    """
     from fedaux.deploy.certificates import fingerprint, generate_key_pair
 
     public = generate_key_pair(folder, replace)
@@ -94,17 +144,25 @@ SiteName = Annotated[str, typer.Argument(help="The name of the site.")]
 @app.command(
     "add-site",
     epilog=examples(
-        "fedaux deploy add-site hospitals oslo     # the site makes its key; rotate-key lets it in",
+        (
+            "fedaux deploy add-site hospitals oslo     # the site makes its key; "
+            "rotate-key lets it in"
+        ),
         "fedaux deploy add-site hospitals oslo --key key-of-oslo.pub",
     ),
 )
 def add(
     folder: Deployment,
     name: SiteName,
-    key: Annotated[Path | None, typer.Option(help="Its public key, if the site has made one already.")] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="Its public key, if the site has made one already."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the folder of another site, and make it a member: it takes part from the next start of the run."""
+    """Write the folder of another site, and make it a member: it takes part from the
+    next start of the run.
+    """
     from fedaux.deploy.certificates import fingerprint
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.membership import add_site
@@ -117,103 +175,192 @@ def add(
         note = f"The server is down: call server/register.sh when it is up, and compare the key: {told}"
     else:
         note = (
-            f"It makes its key with `fedaux deploy key {name}` and sends key.pub, which "
-            f"`fedaux deploy rotate-key {folder} {name} --key key.pub` lets in"
+            f"It makes its key with `fedaux deploy key {name}` and sends key.pub, "
+            f"which `fedaux deploy rotate-key {folder} {name} --key key.pub` lets in"
         )
-    facts = {"site": name, "folder": str(site), "registered": registered, "fingerprint": told}
+    facts = {
+        "site": name,
+        "folder": str(site),
+        "registered": registered,
+        "fingerprint": told,
+    }
     print_result(as_json, facts, f"{site} is for the new site. {note}.")
 
 
-@app.command(epilog=examples("fedaux deploy register hospitals     # as server/register.sh does"))
+@app.command(
+    epilog=examples("fedaux deploy register hospitals     # as server/register.sh does")
+)
 def register(folder: Watched = Path(), as_json: Json = False) -> None:
-    """Let in the sites whose public keys are in server/keys. One name has one key: any other is shut out."""
+    """Let in the sites whose public keys are in server/keys. One name has one key: any
+    other is shut out.
+    """
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.membership import register_keys
     from fedaux.deploy.status import server_folder
 
     server = server_folder(folder)
     found = register_keys(server, ControlLink(server))
-    lines = [f"{name}: {'registered' if new else 'was registered'}, {told}" for name, (told, new) in found.items()]
-    facts = {"sites": {name: {"fingerprint": told, "new": new} for name, (told, new) in found.items()}}
-    print_result(as_json, facts, "\n".join(lines) or f"there are no keys in {server / 'keys'}")
+    lines = [
+        f"{name}: {'registered' if new else 'was registered'}, {told}"
+        for name, (told, new) in found.items()
+    ]
+    facts = {
+        "sites": {
+            name: {"fingerprint": told, "new": new}
+            for name, (told, new) in found.items()
+        }
+    }
+    print_result(
+        as_json, facts, "\n".join(lines) or f"there are no keys in {server / 'keys'}"
+    )
 
 
-@app.command(epilog=examples("fedaux deploy roster roster.json --site berlin     # at the site, which got the file"))
+@app.command(
+    epilog=examples(
+        "fedaux deploy roster roster.json --site berlin     # at the site, which got "
+        "the file"
+    )
+)
 def roster(
-    file: Annotated[Path, typer.Argument(help="server/roster.json, as the server has sent it.")],
+    file: Annotated[
+        Path, typer.Argument(help="server/roster.json, as the server has sent it.")
+    ],
     site: Annotated[Path, typer.Option(help="The folder of the site.")] = Path(),
-    yes: Annotated[bool, typer.Option("--yes", help="Install it without asking.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Install it without asking.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what a new roster of secure sums changes, and pin it at the site. Owners compare its fingerprint."""
+    """Show what a new roster of secure sums changes, and pin it at the site. Owners
+    compare its fingerprint.
+    """
     from fedaux.deploy.rosters import compare_roster, install_roster
 
     change = compare_roster(site, file)
     if not yes:
         console_for(as_json).print(change.text, soft_wrap=True)
-        typer.confirm("Have the other sites read the same fingerprint to you?", abort=True, err=True)
+        typer.confirm(
+            "Have the other sites read the same fingerprint to you?",
+            abort=True,
+            err=True,
+        )
     install_roster(site, file)
-    print_result(as_json, vars(change), change.text if yes else f"{site / 'vault'} has the new roster.")
+    print_result(
+        as_json,
+        vars(change),
+        change.text if yes else f"{site / 'vault'} has the new roster.",
+    )
 
 
 @app.command("remove-site", epilog=examples("fedaux deploy remove-site hospitals oslo"))
 def remove(folder: Deployment, name: SiteName, as_json: Json = False) -> None:
-    """Shut a site's key out at once; the run goes on without it. Nothing at the site is changed."""
+    """Shut a site's key out at once; the run goes on without it. Nothing at the site is
+    changed.
+    """
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.membership import remove_site
 
     remove_site(folder, name, ControlLink(folder / "server"))
-    print_result(as_json, {"site": name}, f"{name} is no longer a member, and its key opens nothing.")
+    print_result(
+        as_json,
+        {"site": name},
+        f"{name} is no longer a member, and its key opens nothing.",
+    )
 
 
-@app.command("rotate-key", epilog=examples("fedaux deploy rotate-key hospitals berlin --key berlin/key.pub"))
+@app.command(
+    "rotate-key",
+    epilog=examples("fedaux deploy rotate-key hospitals berlin --key berlin/key.pub"),
+)
 def rotate(
     folder: Deployment,
     name: SiteName,
-    key: Annotated[Path | None, typer.Option(help="Its new public key; else that in sites/NAME.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Its new public key; else that in sites/NAME.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Register the public key that a site has made (`fedaux deploy key`), in place of the old one if it had any."""
+    """Register the public key that a site has made (`fedaux deploy key`), in place of
+    the old one if it had any.
+    """
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.membership import rotate_key
 
-    told = rotate_key(folder, name, key or folder / "sites" / name / "key.pub", ControlLink(folder / "server"))
+    told = rotate_key(
+        folder,
+        name,
+        key or folder / "sites" / name / "key.pub",
+        ControlLink(folder / "server"),
+    )
     text = f"{name} has the key {told}, if that is what the site has read to you. It restarts its supernode.sh."
     print_result(as_json, {"site": name, "fingerprint": told}, text)
 
 
-@app.command(epilog=examples("fedaux deploy renew hospitals", "fedaux deploy renew hospitals --ca /media/safe/ca"))
+@app.command(
+    epilog=examples(
+        "fedaux deploy renew hospitals",
+        "fedaux deploy renew hospitals --ca /media/safe/ca",
+    )
+)
 def renew(
     folder: Deployment,
-    ca: Annotated[Path | None, typer.Option(help="Folder with ca.key, if it is kept elsewhere.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="For which the certificate is valid.")] = 1825,
-    ask_password: Annotated[bool, typer.Option("--password", help="Ask for the password of ca.key.")] = False,
+    ca: Annotated[
+        Path | None, typer.Option(help="Folder with ca.key, if it is kept elsewhere.")
+    ] = None,
+    days: Annotated[
+        int, typer.Option(min=1, help="For which the certificate is valid.")
+    ] = 1825,
+    ask_password: Annotated[
+        bool, typer.Option("--password", help="Ask for the password of ca.key.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a new server certificate for the same hosts. Sites trust it as they did the old one."""
+    """Make a new server certificate for the same hosts. Sites trust it as they did the
+    old one.
+    """
     from fedaux.deploy.membership import renew as issue
 
-    password = typer.prompt("password of ca.key", hide_input=True).encode() if ask_password else None
+    password = (
+        typer.prompt("password of ca.key", hide_input=True).encode()
+        if ask_password
+        else None
+    )
     end = issue(folder, ca, days, password)
-    print_result(as_json, {"valid_until": end}, f"valid until {end}: restart superlink.sh. Sites need nothing.")
+    print_result(
+        as_json,
+        {"valid_until": end},
+        f"valid until {end}: restart superlink.sh. Sites need nothing.",
+    )
 
 
 @app.command(
     epilog=examples(
-        "fedaux deploy status hospitals                  # until Ctrl-C; from its own folder, without a name",
+        (
+            "fedaux deploy status hospitals                  # until Ctrl-C; from its "
+            "own folder, without a name"
+        ),
         "fedaux deploy status hospitals --json | jq .state",
-        "fedaux deploy status hospitals --once || mail -s 'the run needs help' me@example.org",
+        (
+            "fedaux deploy status hospitals --once || mail -s 'the run needs help' "
+            "me@example.org"
+        ),
     )
 )
 def status(
     folder: Watched = Path(),
-    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Show it once, and end.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two looks.")
+    ] = 2.0,
     stuck_after: StuckAfter = None,
     run: RunHome = None,
     as_json: Json = False,
 ) -> None:
-    """Show what the run and its sites are doing. Ends with 1 if a run makes no progress, or anybody is not there."""
+    """Show what the run and its sites are doing. Ends with 1 if a run makes no
+    progress, or anybody is not there.
+    """
     from fedaux.deploy.status import status_panel, watch
 
     read, console = _reader(folder, run, stuck_after), console_for(as_json)
@@ -229,43 +376,79 @@ def status(
         raise typer.Exit(Exit.NEGATIVE)
 
 
-@app.command(epilog=examples("fedaux deploy metrics hospitals     # curl http://127.0.0.1:9464/metrics"))
+@app.command(
+    epilog=examples(
+        "fedaux deploy metrics hospitals     # curl http://127.0.0.1:9464/metrics"
+    )
+)
 def metrics(
     folder: Watched = Path(),
-    host: Annotated[str, typer.Option(help="Address to listen at; nobody is asked for a password.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; nobody is asked for a password.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 9464,
     stuck_after: StuckAfter = None,
     run: RunHome = None,
 ) -> None:
-    """Serve the status to Prometheus, until Ctrl-C. It needs the package prometheus-client."""
+    """Serve the status to Prometheus, until Ctrl-C. It needs the package
+    prometheus-client.
+    """
     from fedaux.deploy.metrics import serve
 
     with serve(_reader(folder, run, stuck_after), host, port) as address:
-        console_for(False).print(f"metrics of {escape(str(folder.absolute()))} at {address}", soft_wrap=True)
+        console_for(False).print(
+            f"metrics of {escape(str(folder.absolute()))} at {address}", soft_wrap=True
+        )
         signal.pause()
 
 
-def _reader(folder: Path, run: Path | None, stuck_after: float | None) -> Callable[[], Status]:
+def _reader(
+    folder: Path, run: Path | None, stuck_after: float | None
+) -> Callable[[], Status]:
     from fedaux.deploy.link import ControlLink, RegionalServers, merges_regions
     from fedaux.deploy.status import read_status, server_folder
 
     if merges_regions(folder):
-        return partial(read_status, folder, RegionalServers(folder), stuck_after=stuck_after, folder=folder)
+        return partial(
+            read_status,
+            folder,
+            RegionalServers(folder),
+            stuck_after=stuck_after,
+            folder=folder,
+        )
     server = server_folder(folder)
-    return partial(read_status, server, ControlLink(server), stuck_after=stuck_after, folder=run)
+    return partial(
+        read_status, server, ControlLink(server), stuck_after=stuck_after, folder=run
+    )
 
 
-@app.command(epilog=examples("fedaux deploy check hospitals/sites/berlin     # at the site, before it takes part"))
-def check(folder: Annotated[Path, typer.Argument(help="The folder of a site.")], as_json: Json = False) -> None:
-    """Find what is wrong with a site before it takes part: certificate, server, clock, key, data, disk, budget."""
+@app.command(
+    epilog=examples(
+        "fedaux deploy check hospitals/sites/berlin     # at the site, before it takes "
+        "part"
+    )
+)
+def check(
+    folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
+    as_json: Json = False,
+) -> None:
+    """Find what is wrong with a site before it takes part: certificate, server, clock,
+    key, data, disk, budget.
+    """
     from fedaux.deploy.checks import check_site
 
     _show(folder, check_site(folder), as_json)
 
 
-@app.command(epilog=examples("fedaux deploy preflight hospitals     # at the server, before run.sh"))
+@app.command(
+    epilog=examples(
+        "fedaux deploy preflight hospitals     # at the server, before run.sh"
+    )
+)
 def preflight(folder: Watched = Path(), as_json: Json = False) -> None:
-    """Find what would go wrong at the server before anything is sent: data, pre-training, disk, and who is there."""
+    """Find what would go wrong at the server before anything is sent: data,
+    pre-training, disk, and who is there.
+    """
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.preflight import preflight as checks
     from fedaux.deploy.status import server_folder
@@ -276,11 +459,15 @@ def preflight(folder: Watched = Path(), as_json: Json = False) -> None:
 
 def _show(folder: Path, checks: Iterable[CheckResult], as_json: bool) -> None:
     """Print each finding as it is made; end with 1 if there is a problem."""
-    sys.path.append(str(folder.absolute()))  # for a module:function beside the settings, as supernode.sh has it
+    # for a module:function beside the settings, as supernode.sh has it
+    sys.path.append(str(folder.absolute()))
     findings, console = [], console_for(as_json)
     for found in checks:
         findings.append(found)
-        console.print(f"{MARKS[found.ok]}  {escape(found.name)}: {escape(found.detail)}", soft_wrap=True)
+        console.print(
+            f"{MARKS[found.ok]}  {escape(found.name)}: {escape(found.detail)}",
+            soft_wrap=True,
+        )
         if found.remedy:
             console.print(f"         → {escape(found.remedy)}", soft_wrap=True)
     if as_json:

@@ -29,22 +29,35 @@ def show_dry_run(config: Config, console: Console, as_json: bool) -> None:
     found = [(escape(name), escape(words)) for name, words in plan.found.items()]
     console.print(results_table("Found", ("what", ""), found, text_columns=(0, 1)))
     networks = [
-        (escape(label), f"{one.parameters:,}", format_bytes(one.sent), _rate(1 / max(one.step, 1e-9)))
+        (
+            escape(label),
+            f"{one.parameters:,}",
+            format_bytes(one.sent),
+            _rate(1 / max(one.step, 1e-9)),
+        )
         for label, one in plan.networks.items()
     ]
     header = ("network", "parameters", "sent each way", "records trained a second")
     console.print(results_table("Networks, timed on a few records", header, networks))
     times = [(name, format_seconds(value)) for name, value in plan.seconds.items()]
     console.print(
-        results_table("About how long", ("phase", ""), [*times, ("in all", format_seconds(plan.total_seconds))])
+        results_table(
+            "About how long",
+            ("phase", ""),
+            [*times, ("in all", format_seconds(plan.total_seconds))],
+        )
     )
     console.print(
-        f"A round sends and receives {format_bytes(plan.bytes_per_round)}. The largest step needs about "
-        f"{format_bytes(plan.memory)} of memory, {format_bytes(plan.available)} are free.",
+        f"A round sends and receives {format_bytes(plan.bytes_per_round)}. The "
+        f"largest step needs about {format_bytes(plan.memory)} of memory, "
+        f"{format_bytes(plan.available)} are free.",
         soft_wrap=True,
     )
     plan.raise_problems()
-    console.print("Nothing was trained, nothing was released. Without --dry-run the same command runs it.")
+    console.print(
+        "Nothing was trained, nothing was released. Without --dry-run the same command "
+        "runs it."
+    )
 
 
 def _rate(value: float) -> str:

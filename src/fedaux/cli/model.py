@@ -1,4 +1,6 @@
-"""`fedaux export | predict | evaluate`: a finished run as a model, and what that model says of new records."""
+"""`fedaux export | predict | evaluate`: a finished run as a model, and what that model
+says of new records.
+"""
 
 from __future__ import annotations
 
@@ -18,36 +20,70 @@ if TYPE_CHECKING:
     from fedaux.export.model import Model
 
 SHOWN = 20  # predictions that the terminal shows
-Resize = Annotated[bool, typer.Option("--resize", help="Crop and shrink images of another size.")]
-Column = Annotated[str, typer.Option(help="The column of a table with the text; default as in training.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at an image of a folder that cannot be read.")]
+Resize = Annotated[
+    bool, typer.Option("--resize", help="Crop and shrink images of another size.")
+]
+Column = Annotated[
+    str,
+    typer.Option(help="The column of a table with the text; default as in training."),
+]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Stop at an image of a folder that cannot be read."),
+]
 
 app = typer.Typer()
 
 
 @app.command(
     epilog=examples(
-        "fedaux export runs/digits-fedaux-seed0            # writes runs/digits-fedaux-seed0/model/cnn-0",
-        "fedaux export runs/digits-fedaux-seed0 --out digits --onnx   # with a graph for ONNX Runtime",
+        (
+            "fedaux export runs/digits-fedaux-seed0            # writes "
+            "runs/digits-fedaux-seed0/model/cnn-0"
+        ),
+        (
+            "fedaux export runs/digits-fedaux-seed0 --out digits --onnx   # with a "
+            "graph for ONNX Runtime"
+        ),
     )
 )
 def export(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the models, one each; default RUN/model.")] = None,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Also write model.onnx, checked with ONNX Runtime.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the models, one each; default RUN/model."),
+    ] = None,
+    onnx: Annotated[
+        bool,
+        typer.Option(
+            "--onnx", help="Also write model.onnx, checked with ONNX Runtime."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the trained networks of a run with a model card: weights, classes, accuracy, privacy, how to use them."""
+    """Write the trained networks of a run with a model card: weights, classes,
+    accuracy, privacy, how to use them.
+    """
     from fedaux.report.busy import busy
 
-    with busy(console_for(as_json), "exporting, with a graph for ONNX Runtime" if onnx else "exporting"):
+    with busy(
+        console_for(as_json),
+        "exporting, with a graph for ONNX Runtime" if onnx else "exporting",
+    ):
         from fedaux.export.export import export_model as export_run
         from fedaux.export.model import read_card
 
         folders = export_run(run, out, onnx)
     cards = [read_card(folder) for folder in folders]
     if as_json:
-        print_json({"models": [_summary(folder, card) for folder, card in zip(folders, cards, strict=True)]})
+        print_json(
+            {
+                "models": [
+                    _summary(folder, card)
+                    for folder, card in zip(folders, cards, strict=True)
+                ]
+            }
+        )
         return
     console = console_for(as_json)
     for folder, card in zip(folders, cards, strict=True):
@@ -55,24 +91,52 @@ def export(
         text = f"{folder}: accuracy {accuracy:.3f} on {count} test records"
         console.print(text, markup=False, soft_wrap=True)
         if card["metrics"]["warning"]:
-            console.print(f"[bold yellow]Warning:[/bold yellow] {escape(card['metrics']['warning'])}.", soft_wrap=True)
-    console.print(f"[bold]Privacy.[/bold] {cards[0]['privacy']['statement']}", soft_wrap=True)
-    console.print("README.md is the model card; choose a licence in it before you publish.")
+            console.print(
+                (
+                    "[bold yellow]Warning:[/bold yellow] "
+                    f"{escape(card['metrics']['warning'])}."
+                ),
+                soft_wrap=True,
+            )
+    console.print(
+        f"[bold]Privacy.[/bold] {cards[0]['privacy']['statement']}", soft_wrap=True
+    )
+    console.print(
+        "README.md is the model card; choose a licence in it before you publish."
+    )
 
 
 @app.command(
     epilog=examples(
-        "fedaux predict digits/cnn-0 scan.png photos/ --resize        # image files and folders",
-        "fedaux predict digits/cnn-0 photos --out predictions.csv     # all of a folder; or .json",
-        "fedaux predict digits/cnn-0 x.npy --out predictions.csv      # an array, all rows",
+        (
+            "fedaux predict digits/cnn-0 scan.png photos/ --resize        # image "
+            "files and folders"
+        ),
+        (
+            "fedaux predict digits/cnn-0 photos --out predictions.csv     # all of a "
+            "folder; or .json"
+        ),
+        (
+            "fedaux predict digits/cnn-0 x.npy --out predictions.csv      # an array, "
+            "all rows"
+        ),
         "fedaux predict topics/encoder-0 letters.csv --column body    # texts",
     )
 )
 def predict(
     model: Annotated[Path, typer.Argument(help="The folder of an exported model.")],
-    inputs: Annotated[list[Path], typer.Argument(metavar="INPUT...", help="Images, folders, .npy, .npz, .csv, .txt …")],
-    top: Annotated[int, typer.Option(min=1, help="How many classes to name for each record.")] = 3,
-    out: Annotated[Path | None, typer.Option(help="Write all predictions to this .csv or .json.")] = None,
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT...", help="Images, folders, .npy, .npz, .csv, .txt …"
+        ),
+    ],
+    top: Annotated[
+        int, typer.Option(min=1, help="How many classes to name for each record.")
+    ] = 3,
+    out: Annotated[
+        Path | None, typer.Option(help="Write all predictions to this .csv or .json.")
+    ] = None,
     resize: Resize = False,
     column: Column = "",
     strict: Strict = False,
@@ -91,7 +155,12 @@ def predict(
             found += _named(loaded, names, x, top)
             advance(len(found))
     skipped = [str(file) for file in reader.skipped]
-    table = {"model": str(model), "classes": list(loaded.classes), "predictions": found, "skipped": skipped}
+    table = {
+        "model": str(model),
+        "classes": list(loaded.classes),
+        "predictions": found,
+        "skipped": skipped,
+    }
     if out is not None:
         _write(table, out)
     if as_json:
@@ -99,9 +168,15 @@ def predict(
         return
     console = console_for(as_json)
     _print_skipped(console, reader.skipped)
-    title = f"{len(found)} records" + (f", the first {SHOWN}" if len(found) > SHOWN else "")
+    title = f"{len(found)} records" + (
+        f", the first {SHOWN}" if len(found) > SHOWN else ""
+    )
     console.print(
-        results_table(title, ("input", "class", "probability", "or else"), [_row(one) for one in found[:SHOWN]])
+        results_table(
+            title,
+            ("input", "class", "probability", "or else"),
+            [_row(one) for one in found[:SHOWN]],
+        )
     )
     if out is not None:
         console.print(f"All predictions are in {escape(str(out))}.", soft_wrap=True)
@@ -111,64 +186,120 @@ def predict(
 
 @app.command(
     epilog=examples(
-        "fedaux evaluate digits/cnn-0 held-out                  # a folder of images for each class",
-        "fedaux evaluate digits/cnn-0 held-out --page page.html # with the confusion as a picture",
-        "fedaux evaluate digits/cnn-0 hospitals                 # hospitals/NAME/CLASS/*.png: each by itself as well",
+        (
+            "fedaux evaluate digits/cnn-0 held-out                  # a folder of "
+            "images for each class"
+        ),
+        (
+            "fedaux evaluate digits/cnn-0 held-out --page page.html # with the "
+            "confusion as a picture"
+        ),
+        (
+            "fedaux evaluate digits/cnn-0 hospitals                 # "
+            "hospitals/NAME/CLASS/*.png: each by itself as well"
+        ),
         "fedaux evaluate topics/encoder-0 letters.csv --label topic",
     )
 )
 def evaluate(
     model: Annotated[Path, typer.Argument(help="The folder of an exported model.")],
     data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Labelled images, one folder per class; or .npz, .csv …")
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="Labelled images, one folder per class; or .npz, .csv …",
+        ),
     ],
-    page: Annotated[Path | None, typer.Option(help="Write an HTML page with the confusion as a picture.")] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(help="Write an HTML page with the confusion as a picture."),
+    ] = None,
     resize: Resize = False,
     column: Column = "",
-    label: Annotated[str, typer.Option(help="The column of a table with the class.")] = "label",
+    label: Annotated[
+        str, typer.Option(help="The column of a table with the class.")
+    ] = "label",
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Measure an exported model on labelled records: every figure beside its baseline, each class, each site."""
+    """Measure an exported model on labelled records: every figure beside its baseline,
+    each class, each site.
+    """
     from fedaux.export.evaluation import evaluate_model
     from fedaux.export.input_files import InputReader
     from fedaux.export.model import Model
-    from fedaux.report.model_pages import FIGURES, SITES, figure_rows, recall_rows, site_rows, write_evaluation_page
+    from fedaux.report.model_pages import (
+        FIGURES,
+        SITES,
+        figure_rows,
+        recall_rows,
+        site_rows,
+        write_evaluation_page,
+    )
     from fedaux.report.terminal import results_table
 
     loaded = Model.from_pretrained(model)
     reader = InputReader(loaded.record_spec, resize, column or _column(loaded), strict)
     with _bar("evaluated", None) as advance:
-        found = evaluate_model(loaded, data, reader=reader, label=label, on_records=advance)
+        found = evaluate_model(
+            loaded, data, reader=reader, label=label, on_records=advance
+        )
     if page is not None:
-        write_evaluation_page(page, f"{model.name} on {data.name}", loaded.classes, found)
+        write_evaluation_page(
+            page, f"{model.name} on {data.name}", loaded.classes, found
+        )
     if as_json:
         more = {"page": str(page)} if page else {}
-        print_json({"model": str(model), "data": str(data), **found.to_dict(loaded.classes), **more})
+        print_json(
+            {
+                "model": str(model),
+                "data": str(data),
+                **found.to_dict(loaded.classes),
+                **more,
+            }
+        )
         return
     console = console_for(as_json)
     _print_skipped(console, found.skipped)
     if warning := found.total.collapse(loaded.classes):
-        console.print(f"[bold yellow]Warning:[/bold yellow] {escape(warning)}.", soft_wrap=True)
+        console.print(
+            f"[bold yellow]Warning:[/bold yellow] {escape(warning)}.", soft_wrap=True
+        )
     count = int(found.total.table.sum())
-    console.print(results_table(f"{model.name} on {count:,} records of {data}", FIGURES, figure_rows(found.total)))
+    console.print(
+        results_table(
+            f"{model.name} on {count:,} records of {data}",
+            FIGURES,
+            figure_rows(found.total),
+        )
+    )
     if found.sites:
         console.print(results_table("Sites, in %", SITES, site_rows(found.sites)))
     classes = recall_rows(found.total, loaded.classes)
-    console.print(results_table("Classes", ("class", "records", "recall, %", "95 % interval"), classes))
+    console.print(
+        results_table(
+            "Classes", ("class", "records", "recall, %", "95 % interval"), classes
+        )
+    )
     if page is not None:
         console.print(f"Page: [bold]{escape(str(page))}[/bold]", soft_wrap=True)
 
 
 @contextmanager
 def _bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """A bar on standard error while records are read; `advance(done)` or `advance(done, total)` moves it."""
+    """A bar on standard error while records are read; `advance(done)` or `advance(done,
+    total)` moves it.
+    """
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
+    with Progress(
+        console=console, transient=True, disable=not console.is_terminal
+    ) as bars:
         task = bars.add_task(what, total=total)
-        yield lambda done, of=None: bars.update(task, completed=done, **({"total": of} if of else {}))
+        yield lambda done, of=None: bars.update(
+            task, completed=done, **({"total": of} if of else {})
+        )
 
 
 def _print_skipped(console: Console, skipped: Sequence[Path]) -> None:
@@ -180,7 +311,9 @@ def _print_skipped(console: Console, skipped: Sequence[Path]) -> None:
 
 def _summary(folder: Path, card: dict[str, Any]) -> dict[str, Any]:
     keys = ("prototype", "metrics", "privacy")
-    files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    files = sorted(
+        str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()
+    )
     return {"folder": str(folder), **{key: card[key] for key in keys}, "files": files}
 
 
@@ -198,7 +331,10 @@ def _named(model: Model, names: list[str], x: Any, top: int) -> list[dict[str, A
     return [
         {
             "input": name,
-            "top": [{"class": model.classes[index], "probability": float(row[index])} for index in best],
+            "top": [
+                {"class": model.classes[index], "probability": float(row[index])}
+                for index in best
+            ],
         }
         for name, row, best in zip(names, probabilities, order, strict=True)
     ]
@@ -208,11 +344,18 @@ def _row(one: dict[str, Any]) -> tuple[str, str, str, str]:
     """A prediction as a row of the table in the terminal."""
     best, *others = one["top"]
     rest = ", ".join(f"{other['class']} {other['probability']:.3f}" for other in others)
-    return escape(one["input"]), escape(best["class"]), f"{best['probability']:.3f}", escape(rest)
+    return (
+        escape(one["input"]),
+        escape(best["class"]),
+        f"{best['probability']:.3f}",
+        escape(rest),
+    )
 
 
 def _write(table: dict[str, Any], out: Path) -> None:
-    """JSON, or CSV with one line a record: its name, then class and probability of each rank."""
+    """JSON, or CSV with one line a record: its name, then class and probability of each
+    rank.
+    """
     from fedaux.core.io import write_atomically
     from fedaux.report.tables import to_csv
 
@@ -221,8 +364,21 @@ def _write(table: dict[str, Any], out: Path) -> None:
         return
     found = table["predictions"]
     ranks = range(1, 1 + max((len(one["top"]) for one in found), default=0))
-    lines = [["input", *(word for rank in ranks for word in (f"class_{rank}", f"probability_{rank}"))]]
+    lines = [
+        [
+            "input",
+            *(
+                word
+                for rank in ranks
+                for word in (f"class_{rank}", f"probability_{rank}")
+            ),
+        ]
+    ]
     for one in found:
-        cells = (cell for each in one["top"] for cell in (each["class"], f"{each['probability']:.6g}"))
+        cells = (
+            cell
+            for each in one["top"]
+            for cell in (each["class"], f"{each['probability']:.6g}")
+        )
         lines.append([one["input"], *cells])
     write_atomically(out, to_csv(lines).encode())

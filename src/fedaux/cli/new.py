@@ -14,12 +14,23 @@ app = typer.Typer()
 
 @app.command(
     epilog=examples(
-        "fedaux new my-app     # writes my-app/pyproject.toml, fedaux.toml, my_app.py and a README",
-        "fedaux run my-app/fedaux.toml     # without Flower's processes; with them: see the README",
+        (
+            "fedaux new my-app     # writes my-app/pyproject.toml, fedaux.toml, "
+            "my_app.py and a README"
+        ),
+        (
+            "fedaux run my-app/fedaux.toml     # without Flower's processes; with "
+            "them: see the README"
+        ),
     )
 )
-def new(folder: Annotated[Path, typer.Argument(metavar="APP", help="A new folder.")], as_json: Json = False) -> None:
-    """Write a complete Flower app, with a network and data to replace by your own. `flwr run` takes it as it is."""
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="APP", help="A new folder.")],
+    as_json: Json = False,
+) -> None:
+    """Write a complete Flower app, with a network and data to replace by your own.
+    `flwr run` takes it as it is.
+    """
     from fedaux.flower.new_app import write_app
 
     paths = write_app(folder)
@@ -28,5 +39,8 @@ def new(folder: Annotated[Path, typer.Argument(metavar="APP", help="A new folder
         as_json,
         {"folder": str(folder), "files": [str(path) for path in paths]},
         f"Wrote {names} to {folder}.",
-        f"Next: `fedaux run {folder}/fedaux.toml`; or with Flower, as {folder}/README.md says.",
+        (
+            f"Next: `fedaux run {folder}/fedaux.toml`; or with Flower, as "
+            f"{folder}/README.md says."
+        ),
     )

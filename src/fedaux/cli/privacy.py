@@ -1,4 +1,6 @@
-"""`fedaux privacy report | plan | audit`: the ε spent, the ε worth spending, and attacks on the guarantee."""
+"""`fedaux privacy report | plan | audit`: the ε spent, the ε worth spending, and
+attacks on the guarantee.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from fedaux.cli.common import Json, console_for, examples, print_json, with_local_modules
+from fedaux.cli.common import (
+    Json,
+    console_for,
+    examples,
+    print_json,
+    with_local_modules,
+)
 from fedaux.core.errors import Exit
 
 if TYPE_CHECKING:
@@ -18,23 +26,40 @@ if TYPE_CHECKING:
     from fedaux.core.progress import ProgressEvent
     from fedaux.scoring.planner import Planner
 
-app = typer.Typer(no_args_is_help=True, help="The ε spent, the ε worth spending, and attacks on the guarantee.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The ε spent, the ε worth spending, and attacks on the guarantee.",
+)
 
-KEPT = (0.5, 0.9)  # shares of the noiseless signal for which `plan` says what they would take
+# shares of the noiseless signal for which `plan` says what they would take
+KEPT = (0.5, 0.9)
 
 
 @app.command(
     epilog=examples(
-        "fedaux privacy report runs/my-fedaux-seed0     # what the clients of a run reported",
-        "fedaux privacy report --vault sites/berlin/vault     # at a site: its own account",
+        (
+            "fedaux privacy report runs/my-fedaux-seed0     # what the clients of a "
+            "run reported"
+        ),
+        (
+            "fedaux privacy report --vault sites/berlin/vault     # at a site: its own "
+            "account"
+        ),
     )
 )
 def report(
     folder: Annotated[Path | None, typer.Argument(help="The folder of a run.")] = None,
-    vault: Annotated[Path | None, typer.Option(help="At a site: the folder that holds its account.")] = None,
-    delta: Annotated[float, typer.Option(help="With --vault: the δ at which to state the total.")] = 1e-5,
+    vault: Annotated[
+        Path | None, typer.Option(help="At a site: the folder that holds its account.")
+    ] = None,
+    delta: Annotated[
+        float, typer.Option(help="With --vault: the δ at which to state the total.")
+    ] = 1e-5,
     limit: Annotated[
-        int, typer.Option(help="How many clients to show, those that spent most first; 0 shows all.")
+        int,
+        typer.Option(
+            help="How many clients to show, those that spent most first; 0 shows all."
+        ),
     ] = 10,
     as_json: Json = False,
 ) -> None:
@@ -52,26 +77,40 @@ def report(
     if as_json:
         names = ("client", "releases", "trained", "epsilon")
         clients = [dict(zip(names, row, strict=True)) for row in rows]
-        print_json({key: facts[key] for key in ("epsilon", "delta", "statement", "crosses")} | {"clients": clients})
+        print_json(
+            {key: facts[key] for key in ("epsilon", "delta", "statement", "crosses")}
+            | {"clients": clients}
+        )
         return
     if rows:
         header = ("client", "releases", "private training", "ε of everything")
         title = f"ε at δ = {ledger.delta:g}; the {len(rows[: limit or None])} of {len(rows)} clients that spent most"
         console.print(results_table(title, header, rows[: limit or None]))
     crosses = [(one["what"], one["protection"]) for one in facts["crosses"]]
-    console.print(results_table("What leaves a client", ("what", "protection"), crosses, text_columns=(0, 1)))
+    console.print(
+        results_table(
+            "What leaves a client", ("what", "protection"), crosses, text_columns=(0, 1)
+        )
+    )
     console.print(f"[bold]Privacy.[/bold] {ledger.statement()}")
 
 
 def _site_report(vault: Path, delta: float, as_json: bool) -> None:
-    """A client's own account: it knows of everything that it sent, whether or not anybody received it."""
+    """A client's own account: it knows of everything that it sent, whether or not
+    anybody received it.
+    """
     from fedaux.privacy.account import FILE, SiteAccount
     from fedaux.privacy.accounting import BudgetError
     from fedaux.report.terminal import results_table
 
-    accounts = [SiteAccount.read(path.parent, delta) for path in sorted(vault.rglob(FILE))]
+    accounts = [
+        SiteAccount.read(path.parent, delta) for path in sorted(vault.rglob(FILE))
+    ]
     if not accounts:
-        raise BudgetError(f"there is no account below {vault}: nothing was sent under noise, or this is no vault")
+        raise BudgetError(
+            f"there is no account below {vault}: nothing was sent under noise, or this "
+            "is no vault"
+        )
     console = console_for(as_json)
     if as_json:
         print_json({"accounts": [account.to_dict() for account in accounts]})
@@ -85,66 +124,113 @@ def _site_report(vault: Path, delta: float, as_json: bool) -> None:
 @app.command(
     epilog=examples(
         "fedaux privacy plan --records 625 --epsilon 0.1 --clients 80",
-        "fedaux privacy plan my.toml --records 2500     # on the public data of your own config",
+        (
+            "fedaux privacy plan my.toml --records 2500     # on the public data of "
+            "your own config"
+        ),
     )
 )
 def plan(
     config: Annotated[
-        Path | None, typer.Argument(help="The TOML file of the run; without it, digits stand in.")
+        Path | None,
+        typer.Argument(help="The TOML file of the run; without it, digits stand in."),
     ] = None,
-    records: Annotated[int, typer.Option(min=1, help="How many records a client has.")] = 625,
-    clients: Annotated[int, typer.Option(min=2, help="How many clients take part in a round.")] = 10,
-    epsilon: Annotated[float, typer.Option(help="The ε that a client would spend on its scores.")] = 0.1,
+    records: Annotated[
+        int, typer.Option(min=1, help="How many records a client has.")
+    ] = 625,
+    clients: Annotated[
+        int, typer.Option(min=2, help="How many clients take part in a round.")
+    ] = 10,
+    epsilon: Annotated[
+        float, typer.Option(help="The ε that a client would spend on its scores.")
+    ] = 0.1,
     delta: Annotated[float, typer.Option(help="Its δ.")] = 1e-5,
-    adjacency: Annotated[str, typer.Option(help="replace-one or add-remove.")] = "replace-one",
-    out: Annotated[Path, typer.Option(help="File for the chart of the trade-off.")] = Path("privacy-plan.svg"),
+    adjacency: Annotated[
+        str, typer.Option(help="replace-one or add-remove.")
+    ] = "replace-one",
+    out: Annotated[
+        Path, typer.Option(help="File for the chart of the trade-off.")
+    ] = Path("privacy-plan.svg"),
     as_json: Json = False,
 ) -> None:
-    """Simulate on public data whether the scores carry a signal. Nothing private is read, nothing is spent."""
+    """Simulate on public data whether the scores carry a signal. Nothing private is
+    read, nothing is spent.
+    """
     from fedaux.report.busy import busy
 
     console = console_for(as_json)
     if config is None:
-        console.print("Scikit-learn's digits stand in for your public data; name your config to plan with its own.")
+        console.print(
+            "Scikit-learn's digits stand in for your public data; name your config to "
+            "plan with its own."
+        )
     with busy(console, "simulating the scores on public data"):
         from fedaux.runs.runner import planner
 
-        plans = planner(with_local_modules(config) if config else None, clients, delta, adjacency)
+        plans = planner(
+            with_local_modules(config) if config else None, clients, delta, adjacency
+        )
         found = plans.plan(epsilon, records)
     console.print(
-        f"With {records} records and ({epsilon:g}, {delta:g})-privacy ({adjacency}), each coordinate of a client's "
-        f"mean gets noise of σ = {found.sigma:.4f}, where the clients' means differ by {found.signal:.4f}: "
-        f"signal to noise {found.signal / found.sigma:.2f}.",
+        f"With {records} records and ({epsilon:g}, {delta:g})-privacy ({adjacency}), "
+        f"each coordinate of a client's mean gets noise of σ = {found.sigma:.4f}, "
+        f"where the clients' means differ by {found.signal:.4f}: signal to noise "
+        f"{found.signal / found.sigma:.2f}.",
     )
     right, ideal, even, kept = (
-        round(100 * x) for x in (found.right, found.right_without_noise, found.even, found.kept)
+        round(100 * x)
+        for x in (found.right, found.right_without_noise, found.even, found.kept)
     )
     console.print(
-        f"Of {clients} teachers, {found.teachers:.1f} then count on a public example; {right} % of the weight goes "
-        f"to the right ones ({ideal} % without noise, {even} % if all counted alike). "
-        f"[bold]{kept} % of the signal is kept[/bold]; expect no more than that of what FedAUX without noise would "
+        f"Of {clients} teachers, {found.teachers:.1f} then count on a public example; "
+        f"{right} % of the weight goes to the right ones ({ideal} % without noise, "
+        f"{even} % if all counted alike). [bold]{kept} % of the signal is "
+        "kept[/bold]; expect no more than that of what FedAUX without noise would "
         "gain over FedDF+P.",
     )
     for share in KEPT:
         console.print(_advice(plans, share, epsilon, records))
     _draw(plans, records, out)
     if as_json:
-        print_json({**vars(found), "kept": found.kept, "delta": delta, "chart": str(out)})
+        print_json(
+            {**vars(found), "kept": found.kept, "delta": delta, "chart": str(out)}
+        )
     console.print(f"The trade-off is drawn in {out}.")
 
 
 def _draw(planner: Planner, records: int, out: Path) -> None:
-    """What is left of the signal over ε, for a quarter, once and four times as many records."""
+    """What is left of the signal over ε, for a quarter, once and four times as many
+    records.
+    """
     from fedaux.report.charts import Line, LineChart
     from fedaux.report.terminal import plural
 
     epsilons = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-    sizes = {max(1, round(factor * records)): tone for factor, tone in ((0.25, "t3"), (1, "hero"), (4, "t0"))}
-    lines = [Line(plural(size, "record"), planner.curve(epsilons, size), tone) for size, tone in sizes.items()]
+    sizes = {
+        max(1, round(factor * records)): tone
+        for factor, tone in ((0.25, "t3"), (1, "hero"), (4, "t0"))
+    }
+    lines = [
+        Line(plural(size, "record"), planner.curve(epsilons, size), tone)
+        for size, tone in sizes.items()
+    ]
     values = [f"{epsilon:g}" for epsilon in epsilons]
-    chart = LineChart(lines, "ε", "share of the noiseless signal", top=1.0, percent=True, x_values=values)
+    chart = LineChart(
+        lines,
+        "ε",
+        "share of the noiseless signal",
+        top=1.0,
+        percent=True,
+        x_values=values,
+    )
     privacy = planner.privacy
-    chart.save(out, f"{plural(planner.clients, 'client')}, δ = {privacy.delta:g}, {privacy.adjacency}")
+    chart.save(
+        out,
+        (
+            f"{plural(planner.clients, 'client')}, δ = {privacy.delta:g}, "
+            f"{privacy.adjacency}"
+        ),
+    )
 
 
 def _advice(made: Planner, share: float, epsilon: float, records: int) -> str:
@@ -158,28 +244,53 @@ def _advice(made: Planner, share: float, epsilon: float, records: int) -> str:
 @app.command(
     epilog=examples(
         "fedaux privacy audit     # one to two minutes",
-        "fedaux privacy audit --draws 2000     # ten times as many replies: bounds come closer to the claims",
+        (
+            "fedaux privacy audit --draws 2000     # ten times as many replies: bounds "
+            "come closer to the claims"
+        ),
         "fedaux privacy audit --only noise-scores --only canaries",
-        "fedaux privacy audit --site site.toml     # at a site: its own settings, with records that are made up",
+        (
+            "fedaux privacy audit --site site.toml     # at a site: its own settings, "
+            "with records that are made up"
+        ),
     )
 )
 def audit(
     epsilon: Annotated[
-        float, typer.Option(help="The ε that sites claim. Small ones hide from any audit: try 1 to 8.")
+        float,
+        typer.Option(
+            help="The ε that sites claim. Small ones hide from any audit: try 1 to 8."
+        ),
     ] = 4.0,
     delta: Annotated[float, typer.Option(help="Its δ.")] = 1e-5,
-    draws: Annotated[int, typer.Option(min=100, help="Replies drawn of each neighbour; attacks scale it.")] = 200,
-    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="This attack; may be given often.")] = None,
-    site: Annotated[Path | None, typer.Option(help="Attack the settings in this site.toml, at its own ε.")] = None,
+    draws: Annotated[
+        int,
+        typer.Option(
+            min=100, help="Replies drawn of each neighbour; attacks scale it."
+        ),
+    ] = 200,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="This attack; may be given often."),
+    ] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option(help="Attack the settings in this site.toml, at its own ε."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Attack the whole client: data on disk, a hostile server, the real handlers, real noise."""
+    """Attack the whole client: data on disk, a hostile server, the real handlers, real
+    noise.
+    """
     from fedaux.audit.attack import AuditConfig
     from fedaux.audit.run import audit_client, audit_site
     from fedaux.config.schema import Config
     from fedaux.report.progress import describe
 
-    console, own = console_for(as_json), Config.load(with_local_modules(site)) if site else None
+    console, own = (
+        console_for(as_json),
+        Config.load(with_local_modules(site)) if site else None,
+    )
     delta = own.privacy.delta if own else delta
     with console.status("attacking") as status:
 
@@ -194,20 +305,35 @@ def audit(
         found = list(attacks)
     violated = [one.name for one in found if one.violated]
     if as_json:
-        print_json({"violated": bool(violated), "delta": delta, "findings": [_finding_facts(one) for one in found]})
+        print_json(
+            {
+                "violated": bool(violated),
+                "delta": delta,
+                "findings": [_finding_facts(one) for one in found],
+            }
+        )
     else:
         console.print(_findings_table(found, delta))
         for one in found:
             if one.skipped or one.violated:
-                console.print(f"{one.name}: {'skipped, ' if one.skipped else ''}{escape(one.detail)}")
+                console.print(
+                    f"{one.name}: "
+                    f"{'skipped, ' if one.skipped else ''}{escape(one.detail)}"
+                )
     if violated:
-        console.print(f"[bold red]The claim does not hold[/bold red] against {', '.join(violated)}.")
+        console.print(
+            "[bold red]The claim does not hold[/bold red] against "
+            f"{', '.join(violated)}."
+        )
         raise typer.Exit(Exit.NEGATIVE)
     if all(one.skipped for one in found):
-        console.print("[bold red]Nothing could be attacked[/bold red], for the reasons above.")
+        console.print(
+            "[bold red]Nothing could be attacked[/bold red], for the reasons above."
+        )
         raise typer.Exit(Exit.NEGATIVE)
     console.print(
-        "[bold]No violation was found.[/bold] An audit can refute a claim, not prove it: docs/proofs.md does."
+        "[bold]No violation was found.[/bold] An audit can refute a claim, not prove "
+        "it: docs/proofs.md does."
     )
 
 
@@ -217,13 +343,33 @@ def _findings_table(found: list[AttackResult], delta: float) -> Table:
     title = f"ε claimed, and ε proven against it, at δ = {delta:g}; all bounds hold together with 95 % confidence"
     rows = []
     for one in found:
-        verdict = "skipped" if one.skipped else "[bold red]violated[/bold red]" if one.violated else "holds"
-        figures = ("–", "–") if one.skipped else (f"{one.claimed:.3g}", f"{one.bound:.3g}")
-        rows.append((one.name, one.attacked, *figures, f"{one.draws:,}" if one.draws else "–", verdict))
+        verdict = (
+            "skipped"
+            if one.skipped
+            else "[bold red]violated[/bold red]"
+            if one.violated
+            else "holds"
+        )
+        figures = (
+            ("–", "–") if one.skipped else (f"{one.claimed:.3g}", f"{one.bound:.3g}")
+        )
+        rows.append(
+            (
+                one.name,
+                one.attacked,
+                *figures,
+                f"{one.draws:,}" if one.draws else "–",
+                verdict,
+            )
+        )
     header = ("attack", "what is attacked", "claimed", "proven", "draws", "verdict")
     return results_table(title, header, rows, text_columns=(0, 1, 5))
 
 
 def _finding_facts(one: AttackResult) -> dict[str, object]:
     """JSON knows no infinity: null is an ε that nothing bounds."""
-    return {**vars(one), "violated": one.violated, "bound": one.bound if one.bound < float("inf") else None}
+    return {
+        **vars(one),
+        "violated": one.violated,
+        "bound": one.bound if one.bound < float("inf") else None,
+    }

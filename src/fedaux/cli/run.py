@@ -32,10 +32,20 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 ConfigFile = Annotated[
-    Path, typer.Argument(metavar="CONFIG", help="A TOML file; every key it leaves out has a default.")
+    Path,
+    typer.Argument(
+        metavar="CONFIG", help="A TOML file; every key it leaves out has a default."
+    ),
 ]
-Full = Annotated[bool, typer.Option("--full", help="Print the whole privacy statement, not its two lines.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a run.")]
+Full = Annotated[
+    bool,
+    typer.Option(
+        "--full", help="Print the whole privacy statement, not its two lines."
+    ),
+]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="The folder of a run.")
+]
 
 
 @app.command(
@@ -43,9 +53,15 @@ RunFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of
         "fedaux run examples/digits.toml",
         "fedaux run my.toml --set method=feddf+p --set local.epochs=5",
         "fedaux run my.toml --out runs/first --track tensorboard",
-        "fedaux run my.toml --dry-run     # what was found, how long it will take, whether it fits",
+        (
+            "fedaux run my.toml --dry-run     # what was found, how long it will take, "
+            "whether it fits"
+        ),
         "fedaux run my.toml --json | jq .accuracy",
-        "fedaux run my.toml --out runs/all --regions 2  # merge two regional servers: docs, page Scale",
+        (
+            "fedaux run my.toml --out runs/all --regions 2  # merge two regional "
+            "servers: docs, page Scale"
+        ),
     )
 )
 def run(
@@ -59,13 +75,23 @@ def run(
     set_: Settings = None,
     track: Track = None,
     regions: Annotated[
-        int, typer.Option(min=0, help="Merge this number of regional servers; 0 simulates all clients.")
+        int,
+        typer.Option(
+            min=0,
+            help="Merge this number of regional servers; 0 simulates all clients.",
+        ),
     ] = 0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Look at the data, time a few steps, say what would happen, and stop.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Look at the data, time a few steps, say what would happen, and stop.",
+        ),
     ] = False,
     threads: Threads = 1,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at an image that cannot be read.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at an image that cannot be read.")
+    ] = False,
     full: Full = False,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +99,8 @@ def run(
     from fedaux.config.schema import Config
 
     overrides = [*(set_ or []), *(["data.strict=true"] if strict else [])]
-    settings = Config.load(with_local_modules(config), overrides)  # what is wrong in it is said at once
+    # what is wrong in it is said at once
+    settings = Config.load(with_local_modules(config), overrides)
     with loading(console_for(as_json)):
         from fedaux.runs.folders import numbered_folder
         from fedaux.runs.runner import run as run_experiment
@@ -83,17 +110,28 @@ def run(
         set_threads(threads)
         show_dry_run(settings, console_for(as_json), as_json)
         return
-    usual = Path("runs") / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
+    usual = (
+        Path("runs")
+        / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
+    )
     folder = out or numbered_folder(usual, settings)
-    experiment = partial(run_over_regions, regions=regions) if regions else run_experiment
+    experiment = (
+        partial(run_over_regions, regions=regions) if regions else run_experiment
+    )
     _run(partial(experiment, settings, folder), folder, track, threads, as_json, full)
 
 
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
 def resume(
-    folder: RunFolder, track: Track = None, threads: Threads = 1, full: Full = False, as_json: Json = False
+    folder: RunFolder,
+    track: Track = None,
+    threads: Threads = 1,
+    full: Full = False,
+    as_json: Json = False,
 ) -> None:
-    """Continue a run that was stopped or killed; the result is the same as if it had not been."""
+    """Continue a run that was stopped or killed; the result is the same as if it had
+    not been.
+    """
     with loading(console_for(as_json)):
         from fedaux.runs.runner import resume as resume_experiment
 
@@ -103,23 +141,38 @@ def resume(
 @app.command(
     epilog=examples(
         "fedaux prepare my.toml --set pretrain.epochs=20",
-        "fedaux prepare my.toml --probe     # and how good the features are, by all private labels: studies only",
+        (
+            "fedaux prepare my.toml --probe     # and how good the features are, by "
+            "all private labels: studies only"
+        ),
     )
 )
 def prepare(
     config: ConfigFile,
-    cache: Annotated[Path | None, typer.Option(help="Where extractors are kept; default $FEDAUX_CACHE.")] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Where extractors are kept; default $FEDAUX_CACHE."),
+    ] = None,
     set_: Settings = None,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Afterwards fit a linear classifier to ALL private labels: studies only.")
+        bool,
+        typer.Option(
+            "--probe",
+            help="Afterwards fit a linear classifier to ALL private labels: studies only.",
+        ),
     ] = False,
     threads: Annotated[int, typer.Option(min=1, help="Threads for PyTorch.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Pre-train the extractors of a run on its auxiliary data. Started again, it continues after the last epoch."""
+    """Pre-train the extractors of a run on its auxiliary data. Started again, it
+    continues after the last epoch.
+    """
     from fedaux.config.schema import Config
 
-    settings, console = Config.load(with_local_modules(config), set_ or []), console_for(as_json)
+    settings, console = (
+        Config.load(with_local_modules(config), set_ or []),
+        console_for(as_json),
+    )
     with loading(console):
         from fedaux.pretraining.store import read_pretraining_card
         from fedaux.runs.runner import pretrain
@@ -131,10 +184,18 @@ def prepare(
     set_threads(threads)
     with Live(console) as live:
         found = pretrain(settings, on_progress=live.on_progress, cache=cache)
-        accuracies = probe_experiment(settings, on_progress=live.on_progress, cache=cache) if probe else {}
+        accuracies = (
+            probe_experiment(settings, on_progress=live.on_progress, cache=cache)
+            if probe
+            else {}
+        )
     for label, path in found.items():
         console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
-        curve = read_pretraining_card(path)["curve"] if path.with_suffix(".json").is_file() else ()
+        curve = (
+            read_pretraining_card(path)["curve"]
+            if path.with_suffix(".json").is_file()
+            else ()
+        )
         if curve:  # neither a published encoder nor a random one has any
             page = write_pretraining_page(path.with_suffix(".html"), label, curve)
             console.print(f"Report: {page}", soft_wrap=True)
@@ -143,25 +204,54 @@ def prepare(
         rows = [(name, f"{100 * value:.1f}") for name, value in accuracies.items()]
         console.print(results_table(title, ("features", "test accuracy, %"), rows))
     if as_json:
-        print_json({"extractors": {label: str(path) for label, path in found.items()}, "probe": accuracies})
+        print_json(
+            {
+                "extractors": {label: str(path) for label, path in found.items()},
+                "probe": accuracies,
+            }
+        )
 
 
 @app.command(
     epilog=examples(
-        "fedaux report runs/my-fedaux-seed0         # one run: report.html in its folder",
-        "fedaux report runs                         # all runs below a folder, side by side",
+        (
+            "fedaux report runs/my-fedaux-seed0         # one run: report.html in its "
+            "folder"
+        ),
+        (
+            "fedaux report runs                         # all runs below a folder, "
+            "side by side"
+        ),
         "fedaux report runs/a runs/b --out both     # these two: both/report.html",
-        "fedaux report runs --target 0.8 --figures svg,pdf   # rounds to 80 %; figures for a paper",
+        (
+            "fedaux report runs --target 0.8 --figures svg,pdf   # rounds to 80 %; "
+            "figures for a paper"
+        ),
     )
 )
 def report(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders with runs in them.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the page; default the first one named.")] = None,
+    folders: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of runs, or folders with runs in them."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the page; default the first one named."),
+    ] = None,
     target: Annotated[
-        float | None, typer.Option(min=0, max=1, help="An accuracy, 0 to 1: after how many rounds is it reached?")
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="An accuracy, 0 to 1: after how many rounds is it reached?",
+        ),
     ] = None,
     figures: Annotated[
-        str, typer.Option(metavar="FORMATS", help="Of the figures beside the page: svg, pdf, png, with commas between.")
+        str,
+        typer.Option(
+            metavar="FORMATS",
+            help="Of the figures beside the page: svg, pdf, png, with commas between.",
+        ),
     ] = "svg",
     as_json: Json = False,
 ) -> None:
@@ -201,10 +291,14 @@ def _beside(last: RoundResult) -> str:
     from fedaux.core.metrics import METRIC_NAMES
 
     values = {name: last.mean_metric(key) for key, name in METRIC_NAMES.items()}
-    return "  " + ", ".join(f"{name} {value:.3f}" for name, value in values.items() if value is not None)
+    return "  " + ", ".join(
+        f"{name} {value:.3f}" for name, value in values.items() if value is not None
+    )
 
 
-def show(result: FinishedRun, console: Console, as_json: bool, full: bool = False) -> None:
+def show(
+    result: FinishedRun, console: Console, as_json: bool, full: bool = False
+) -> None:
     """The result in a paragraph or as JSON, after writing the report."""
     from fedaux.config.methods import find_method
     from fedaux.report.busy import busy
@@ -214,28 +308,40 @@ def show(result: FinishedRun, console: Console, as_json: bool, full: bool = Fals
     config, last = result.state.config, result.state.history[-1]
     with busy(console, "writing the report"):
         page = write_run_report(result.folder)
-    failed = {one.client: one.reason for each in result.state.history for one in each.failures}
+    failed = {
+        one.client: one.reason for each in result.state.history for one in each.failures
+    }
     if as_json:
         print_json({**result.to_dict(), "report": str(page)})
         return
     label = find_method(config.method).label
     figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"
-    console.print(f"\n[bold]{label}[/bold] after {plural(config.rounds, 'round')}: {figure}")
+    console.print(
+        f"\n[bold]{label}[/bold] after {plural(config.rounds, 'round')}: {figure}"
+    )
     if len(last.accuracy) > 1:
         for name, accuracy in last.accuracy.items():
             console.print(f"  {escape(name)}: {accuracy:.3f}")
     console.print(_beside(last), soft_wrap=True)
     for text in result.warnings:
-        console.print(f"[bold yellow]Warning:[/bold yellow] {escape(text)}", soft_wrap=True)
+        console.print(
+            f"[bold yellow]Warning:[/bold yellow] {escape(text)}", soft_wrap=True
+        )
     if failed:
         client, reason = next(iter(failed.items()))
         console.print(
-            f"[bold yellow]{plural(len(failed), 'client')} failed at least once[/bold yellow], "
-            f"{client}: {escape(reason)}"
+            f"[bold yellow]{plural(len(failed), 'client')} failed at least once[/bold "
+            f"yellow], {client}: {escape(reason)}"
         )
     if full:
         console.print(f"[bold]Privacy.[/bold] {result.statement}")
     else:
         protected, open_ = result.ledger.short()
-        console.print(f"[bold]Privacy.[/bold] {protected}\n[bold]{open_}[/bold] --full and the report say all of it.")
-    console.print(f"Report: [bold]{page}[/bold]; metrics, charts and weights are beside it.", soft_wrap=True)
+        console.print(
+            f"[bold]Privacy.[/bold] {protected}\n[bold]{open_}[/bold] --full and the "
+            "report say all of it."
+        )
+    console.print(
+        f"Report: [bold]{page}[/bold]; metrics, charts and weights are beside it.",
+        soft_wrap=True,
+    )

@@ -1,4 +1,6 @@
-"""`fedaux site`: which runs a site's owner approves, and the log of the orders that were answered."""
+"""`fedaux site`: which runs a site's owner approves, and the log of the orders that
+were answered.
+"""
 
 from __future__ import annotations
 
@@ -17,76 +19,138 @@ from fedaux.core.event_log import printable
 if TYPE_CHECKING:
     from fedaux.client.approvals import ApprovalLog, Entry
 
-app = typer.Typer(no_args_is_help=True, help="At a site: what is asked of it, the owner's approval, and the log.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="At a site: what is asked of it, the owner's approval, and the log.",
+)
 
 Folder = Annotated[Path, typer.Option("--site", help="The folder of the site.")]
-Identity = Annotated[str, typer.Argument(help="As `fedaux site pending` shows it; its first 12 digits are enough.")]
+Identity = Annotated[
+    str,
+    typer.Argument(
+        help="As `fedaux site pending` shows it; its first 12 digits are enough."
+    ),
+]
 
 
 @app.command(epilog=examples("fedaux site pending --site hospitals/sites/berlin"))
 def pending(site: Folder = Path(), as_json: Json = False) -> None:
-    """List the plans of runs that nobody has decided: who asks, the method, what would leave, and all settings."""
+    """List the plans of runs that nobody has decided: who asks, the method, what would
+    leave, and all settings.
+    """
     entries = _log(site).pending()
-    lines = [f"{entry.id}  since {entry.time}\n{_facts(entry.facts)}" for entry in entries]
+    lines = [
+        f"{entry.id}  since {entry.time}\n{_facts(entry.facts)}" for entry in entries
+    ]
     facts = [{"id": entry.id, "since": entry.time, **entry.facts} for entry in entries]
-    print_result(as_json, {"pending": facts}, "\n".join(lines) or "nothing waits for an approval")
+    print_result(
+        as_json, {"pending": facts}, "\n".join(lines) or "nothing waits for an approval"
+    )
 
 
-@app.command(epilog=examples("fedaux site approve 3f2a9c0d11e4 --site hospitals/sites/berlin"))
+@app.command(
+    epilog=examples("fedaux site approve 3f2a9c0d11e4 --site hospitals/sites/berlin")
+)
 def approve(identity: Identity, site: Folder = Path(), as_json: Json = False) -> None:
-    """Approve the plan of a run: its orders are answered from now on, as many as the plan says."""
+    """Approve the plan of a run: its orders are answered from now on, as many as the
+    plan says.
+    """
     _decide(site, identity, "approved", as_json)
 
 
-@app.command(epilog=examples("fedaux site refuse 3f2a9c0d11e4 --site hospitals/sites/berlin"))
+@app.command(
+    epilog=examples("fedaux site refuse 3f2a9c0d11e4 --site hospitals/sites/berlin")
+)
 def refuse(identity: Identity, site: Folder = Path(), as_json: Json = False) -> None:
-    """Refuse the plan of a run, also one that was approved: its orders are refused from now on."""
+    """Refuse the plan of a run, also one that was approved: its orders are refused from
+    now on.
+    """
     _decide(site, identity, "refused", as_json)
 
 
-@app.command(epilog=examples("fedaux site log --verify", "fedaux site log --verify --head 12:9f31…"))
+@app.command(
+    epilog=examples(
+        "fedaux site log --verify", "fedaux site log --verify --head 12:9f31…"
+    )
+)
 def log(
     site: Folder = Path(),
-    verify: Annotated[bool, typer.Option("--verify", help="Say only whether the log is whole, and its head.")] = False,
-    head: Annotated[str, typer.Option(help="A head that was noted earlier: the log must go on from there.")] = "",
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Say only whether the log is whole, and its head."
+        ),
+    ] = False,
+    head: Annotated[
+        str,
+        typer.Option(
+            help="A head that was noted earlier: the log must go on from there."
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show proposals, decisions and answers. A log that was changed, cut or reordered is an error."""
+    """Show proposals, decisions and answers. A log that was changed, cut or reordered
+    is an error.
+    """
     found = _log(site)
     entries, now = found.entries(), found.head
     if head:
         found.check_head(head)
     lines = [] if verify else [_log_line(entry) for entry in entries]
     facts = {"head": now, "entries": [vars(one) for one in entries]}
-    print_result(as_json, facts, "\n".join([*lines, f"the log is whole; its head, to be noted elsewhere: {now}"]))
+    print_result(
+        as_json,
+        facts,
+        "\n".join(
+            [*lines, f"the log is whole; its head, to be noted elsewhere: {now}"]
+        ),
+    )
 
 
 def _log_line(entry: Entry) -> str:
     """One event; for an order that was begun or answered, its kind and its hash."""
     facts = entry.facts
-    order = f"  {facts['kind']} order {facts['order']}" if entry.event in ("begun", "answered") else ""
+    order = (
+        f"  {facts['kind']} order {facts['order']}"
+        if entry.event in ("begun", "answered")
+        else ""
+    )
     return printable(f"{entry.time}  {entry.event:9}  {entry.id}  {entry.by}{order}")
 
 
 def _decide(site: Path, identity: str, event: str, as_json: bool) -> None:
     _log(site).decide(identity, event, getpass.getuser())
-    print_result(as_json, {"id": identity, "decision": event}, f"{identity} is {event}.")
+    print_result(
+        as_json, {"id": identity, "decision": event}, f"{identity} is {event}."
+    )
 
 
 def _facts(facts: dict[str, object]) -> str:
     """Return a plan as its owner reads it.
 
-    The server wrote parts of it. So nothing but printable text is shown, and a line that is broken shows where: a text
-    with many spaces would otherwise look like lines of our own.
+    The server wrote parts of it. So nothing but printable text is shown, and a line
+    that is broken shows where: a text with many spaces would otherwise look like lines
+    of our own.
     """
-    lines = [f"    {name} = {value}" for name, value in facts.items() if name not in ("words", "orders")]
+    lines = [
+        f"    {name} = {value}"
+        for name, value in facts.items()
+        if name not in ("words", "orders")
+    ]
     orders = facts.get("orders", [])
     assert isinstance(orders, list)
     for order in orders:
         lines.append(f"    at most {order['at most']} orders to {order['to']}:")
-        lines += [f"        {name} = {value}" for name, value in order.items() if name not in ("to", "at most")]
+        lines += [
+            f"        {name} = {value}"
+            for name, value in order.items()
+            if name not in ("to", "at most")
+        ]
     width = shutil.get_terminal_size().columns - 2
-    wrapped = [textwrap.wrap(printable(line), width, subsequent_indent="        ↳ ") for line in lines]
+    wrapped = [
+        textwrap.wrap(printable(line), width, subsequent_indent="        ↳ ")
+        for line in lines
+    ]
     return "\n".join(itertools.chain.from_iterable(wrapped))
 
 

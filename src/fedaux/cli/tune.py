@@ -26,37 +26,65 @@ app = typer.Typer()
 
 @app.command(
     epilog=examples(
-        "fedaux tune examples/digits.toml --methods fedavg+p,scaffold+p,fedaux --budget 8 --jobs 2",
+        (
+            "fedaux tune examples/digits.toml --methods fedavg+p,scaffold+p,fedaux "
+            "--budget 8 --jobs 2"
+        ),
         "fedaux compare examples/digits.toml --tuned runs/digits-tune",
-        "fedaux tune my.toml --set 'tune.local.lr=[0.01, 0.1]' --set 'tune.distill.epochs=[1, 5]'",
+        (
+            "fedaux tune my.toml --set 'tune.local.lr=[0.01, 0.1]' --set "
+            "'tune.distill.epochs=[1, 5]'"
+        ),
     )
 )
 def tune(
-    config: Annotated[Path, typer.Argument(help="A TOML file, if you like with a table \\[tune] of lists.")],
+    config: Annotated[
+        Path,
+        typer.Argument(help="A TOML file, if you like with a table \\[tune] of lists."),
+    ],
     methods: Methods = "",
     budget: Annotated[
-        int | None, typer.Option(min=1, help="How many settings of each method to try; default 8.")
+        int | None,
+        typer.Option(min=1, help="How many settings of each method to try; default 8."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="On how many splits to try each; default 1.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for runs and winners; default runs/NAME-tune.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="On how many splits to try each; default 1."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for runs and winners; default runs/NAME-tune."),
+    ] = None,
     jobs: Jobs = 1,
     set_: Settings = None,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Tune every method with the same number of runs, on validation data. Started again, it continues."""
+    """Tune every method with the same number of runs, on validation data. Started
+    again, it continues.
+    """
     with loading(console_for(as_json)):
         from fedaux.sweeps.grid import WINNERS
         from fedaux.sweeps.tuning import HEADER, Tuning, run_tuning, write_tuning
     from fedaux.report.live import Live
     from fedaux.report.terminal import results_table
 
-    chosen: dict[str, Any] = {"budget": budget, "seeds": seeds, "methods": method_names(methods) or None}
-    plan = Tuning.load(with_local_modules(config), set_ or [], **{k: v for k, v in chosen.items() if v is not None})
+    chosen: dict[str, Any] = {
+        "budget": budget,
+        "seeds": seeds,
+        "methods": method_names(methods) or None,
+    }
+    plan = Tuning.load(
+        with_local_modules(config),
+        set_ or [],
+        **{k: v for k, v in chosen.items() if v is not None},
+    )
     folder, console = out or Path("runs") / f"{config.stem}-tune", console_for(as_json)
     set_threads(threads)
     with Live(console) as live:
-        found = run_tuning(plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress)
+        found = run_tuning(
+            plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress
+        )
     write_tuning(found, folder)
     if as_json:
         print_json({**found.to_dict(), "folder": str(folder)})
@@ -64,8 +92,13 @@ def tune(
     rows = found.rows()
     console.print(results_table(found.caption, HEADER[:-1], [row[:-1] for row in rows]))
     for label, *_, settings in rows:
-        console.print(f"[bold]{escape(label)}[/bold]: {escape(settings)}", soft_wrap=True)
+        console.print(
+            f"[bold]{escape(label)}[/bold]: {escape(settings)}", soft_wrap=True
+        )
     console.print(
-        f"Winners: [bold]{folder / WINNERS}[/bold]; `fedaux compare {config} --tuned {folder}` compares them.",
+        (
+            f"Winners: [bold]{folder / WINNERS}[/bold]; `fedaux compare {config} "
+            f"--tuned {folder}` compares them."
+        ),
         soft_wrap=True,
     )

@@ -1,8 +1,10 @@
-"""The one store of what a client has answered: entered, computed, stored, and only then sent.
+"""The one store of what a client has answered: entered, computed, stored, and only then
+sent.
 
-Whatever leaves a client with noise is entered in its account first (`privacy.account`) and stored before it is sent, so
-that the same question gets the same bytes, no matter who asks and how often. Models and sums without noise cost
-nothing. They are stored under the same names, so that asking again for a lost reply does not train again.
+Whatever leaves a client with noise is entered in its account first (`privacy.account`)
+and stored before it is sent, so that the same question gets the same bytes, no matter
+who asks and how often. Models and sums without noise cost nothing. They are stored
+under the same names, so that asking again for a lost reply does not train again.
 """
 
 from __future__ import annotations
@@ -39,7 +41,12 @@ class AnswerStore:
 
     @classmethod
     def of(cls, site: Site, client: str) -> AnswerStore:
-        return cls(site.account_folder(client), client, site.config.privacy, site.config.data.person)
+        return cls(
+            site.account_folder(client),
+            client,
+            site.config.privacy,
+            site.config.data.person,
+        )
 
     def account(self) -> Account:
         """Return the client's total so far."""
@@ -54,17 +61,22 @@ class AnswerStore:
         read: Callable[[], T],
         draw: Callable[[Mechanism, T], bytes],
     ) -> bytes:
-        """Return the stored answer, or one that is entered in the account, computed and stored, in this order.
+        """Return the stored answer, or one that is entered in the account, computed and
+        stored, in this order.
 
         See `BudgetStore.answer`.
         """
-        return self._budget.answer(request, path, plan, read, draw, order.known_entries, order.known_signature)
+        return self._budget.answer(
+            request, path, plan, read, draw, order.known_entries, order.known_signature
+        )
 
-    def without_noise(self, path: Path, make: Callable[[], bytes], must_store: bool = False) -> bytes:
+    def without_noise(
+        self, path: Path, make: Callable[[], bytes], must_store: bool = False
+    ) -> bytes:
         """Return the stored answer, or a new one, which is stored.
 
-        A full disk is no reason to fail, unless the answer `must_store`: a masked vector that came out differently the
-        second time would reveal the difference.
+        A full disk is no reason to fail, unless the answer `must_store`: a masked
+        vector that came out differently the second time would reveal the difference.
         """
         if path.exists():
             return path.read_bytes()
@@ -75,22 +87,33 @@ class AnswerStore:
         except OSError as error:
             if must_store:
                 raise
-            log.warning("%s computes its answer again if it is lost, as it cannot be stored: %s", self.client, error)
+            log.warning(
+                (
+                    "%s computes its answer again if it is lost, as it cannot be "
+                    "stored: %s"
+                ),
+                self.client,
+                error,
+            )
         return content
 
     def only_once(self, what: str, request: str) -> None:
         """Allow one request for `what`; raise an `OrderError` for another one.
 
-        The difference of two sums over almost the same sites, both without noise, would be what one site sent.
+        The difference of two sums over almost the same sites, both without noise, would
+        be what one site sent.
         """
         name = f"{self.client}|{what}"
         path = self.folder / ONLY_ONCE
         with locked(self.folder / ".once.lock"):
-            known: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
+            known: dict[str, str] = (
+                json.loads(path.read_bytes()) if path.exists() else {}
+            )
             if known.setdefault(name, request) != request:
                 raise OrderError(
-                    f"{self.client} has taken part in a sum of {what} in this run, without noise; the difference to a "
-                    "second one could be what one site sent"
+                    f"{self.client} has taken part in a sum of {what} in this run, "
+                    "without noise; the difference to a second one could be what one "
+                    "site sent"
                 )
             write_atomically(path, json.dumps(known).encode(), private=True)
 

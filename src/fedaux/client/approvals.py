@@ -1,15 +1,19 @@
-"""A site's owner approves what a run will ask of the site, and the log of it shows tampering.
+"""A site's owner approves what a run will ask of the site, and the log of it shows
+tampering.
 
-With `federation.approval = "ask"` a server sends the plan of its run before anything else (`messages.plan`), and every
-order is refused until the owner has approved that plan (`fedaux site approve`), or a standing rule of the site's own
-settings has. The owner reads who asks, the method, what leaves and at which ε. One approval covers one run as proposed:
-its method, how many orders of which kind at most, and the hash of everything that is fixed for the run. Each attempt of
-a secure sum counts as an order. Another extractor, another standardisation, one more epoch: that is another plan.
+With `federation.approval = "ask"` a server sends the plan of its run before anything
+else (`messages.plan`), and every order is refused until the owner has approved that
+plan (`fedaux site approve`), or a standing rule of the site's own settings has. The
+owner reads who asks, the method, what leaves and at which ε. One approval covers one
+run as proposed: its method, how many orders of which kind at most, and the hash of
+everything that is fixed for the run. Each attempt of a secure sum counts as an order.
+Another extractor, another standardisation, one more epoch: that is another plan.
 
-The log, `vault/approvals.jsonl`, is only appended to. It names the hash of each order that was begun, and of each that
-was answered. Each line has the authentication code, under the site's key `vault/approvals.key`, of itself and the line
-before. `approvals.head` has that of the last one, so that a log that was cut shows as well. Approvals are read from the
-log alone: whoever lacks the key can forge none.
+The log, `vault/approvals.jsonl`, is only appended to. It names the hash of each order
+that was begun, and of each that was answered. Each line has the authentication code,
+under the site's key `vault/approvals.key`, of itself and the line before.
+`approvals.head` has that of the last one, so that a log that was cut shows as well.
+Approvals are read from the log alone: whoever lacks the key can forge none.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ LOG = "approvals.jsonl"
 KEY = "approvals.key"
 HEAD = "approvals.head"
 SHORT = 12  # digits of a plan's hash by which an owner may name it
-MOST_PENDING = 20  # plans that may wait for the owner: a server cannot fill the disk with proposals
+# plans that may wait for the owner: a server cannot fill the disk with proposals
+MOST_PENDING = 20
 
 
 class ApprovalError(FedauxError, ValueError):
@@ -70,34 +75,55 @@ class Proposal:
 
     @classmethod
     def of(cls, plan: RunPlan, words: Sequence[str], site: Site) -> Proposal:
-        """Describe a plan: `words` is what would leave, and the site's own settings say at which cost."""
+        """Describe a plan: `words` is what would leave, and the site's own settings say
+        at which cost.
+        """
         facts: dict[str, Any] = {
             "asked by": site.server or "the server of this run",
             "run": plan.run,
             "method": plan.method,
             "rounds": plan.rounds,
-            "leaves": cost_in_words(words, site.config, sum(ask.at_most for ask in plan.asks if ask.kind == "release")),
-            "secure sum": "yes: the server sees sums over the sites" if plan.secure else "no",
+            "leaves": cost_in_words(
+                words,
+                site.config,
+                sum(ask.at_most for ask in plan.asks if ask.kind == "release"),
+            ),
+            "secure sum": "yes: the server sees sums over the sites"
+            if plan.secure
+            else "no",
             "words": sorted(words),
         }
-        facts["orders"] = [{"to": ask.kind, "at most": ask.at_most, **ask.facts} for ask in plan.asks]
+        facts["orders"] = [
+            {"to": ask.kind, "at most": ask.at_most, **ask.facts} for ask in plan.asks
+        ]
         return cls(plan, facts)
 
 
 def cost_in_words(words: Sequence[str], config: Config, releases: int = 1) -> str:
-    """Return what would leave, with its ε where there is noise: rounded up, as every printed ε.
+    """Return what would leave, with its ε where there is noise: rounded up, as every
+    printed ε.
 
-    Each of several `releases` costs ε: of other networks, or of a secure sum that is tried again.
+    Each of several `releases` costs ε: of other networks, or of a secure sum that is
+    tried again.
     """
     privacy = config.privacy
     total = round_up(privacy.epsilon_budget)
     parts = []
     for word in words:
         if word == "noisy sums":
-            several = f", up to {releases} times, within a total of ε = {total}" if releases > 1 else ""
-            parts.append(f"noisy sums at ε = {round_up(privacy.epsilon)}{several}, δ = {privacy.delta:g}")
+            several = (
+                f", up to {releases} times, within a total of ε = {total}"
+                if releases > 1
+                else ""
+            )
+            parts.append(
+                f"noisy sums at ε = {round_up(privacy.epsilon)}{several}, δ = "
+                f"{privacy.delta:g}"
+            )
         elif word == "noisy models":
-            parts.append(f"noisy models within a total of ε = {total}, δ = {privacy.delta:g}")
+            parts.append(
+                f"noisy models within a total of ε = {total}, δ = {privacy.delta:g}"
+            )
         else:
             parts.append(f"{word} WITHOUT noise")
     return " and ".join(parts)
@@ -124,23 +150,34 @@ class ApprovalLog:
         self.folder = folder
 
     def entries(self) -> list[Entry]:
-        """Read and verify all lines; raise a `LogError` if any was forged, cut, removed or put elsewhere."""
+        """Read and verify all lines; raise a `LogError` if any was forged, cut, removed
+        or put elsewhere.
+        """
         with self._locked():
             return self._read()[0]
 
     def decide(self, start: str, event: str, by: str) -> None:
-        """Approve or refuse the proposal whose id starts like this; the last word counts."""
+        """Approve or refuse the proposal whose id starts like this; the last word
+        counts.
+        """
         with self._locked():
             log = self._read()
             proposed = {entry.id for entry in log[0] if entry.event == "proposed"}
-            matching = [name for name in proposed if name.startswith(start) and len(start) >= SHORT]
+            matching = [
+                name
+                for name in proposed
+                if name.startswith(start) and len(start) >= SHORT
+            ]
             if not matching:
                 raise ApprovalError(
-                    f"Cannot decide on {start!r}: no plan has this id. `fedaux site pending` lists them; the first "
-                    f"{SHORT} digits of one are enough."
+                    f"Cannot decide on {start!r}: no plan has this id. `fedaux site "
+                    f"pending` lists them; the first {SHORT} digits of one are enough."
                 )
             if len(matching) > 1:
-                raise ApprovalError(f"Cannot decide on {start!r}: {len(matching)} plans begin so. Write all of the id.")
+                raise ApprovalError(
+                    f"Cannot decide on {start!r}: {len(matching)} plans begin so. "
+                    "Write all of the id."
+                )
             self._append(log, event, matching[0], by)
 
     def pending(self) -> list[Entry]:
@@ -148,7 +185,8 @@ class ApprovalLog:
         return _undecided(self.entries())
 
     def propose(self, proposal: Proposal, standing: Sequence[str]) -> str:
-        """Write down a plan that is new, and return what was decided: approved, refused, or pending.
+        """Write down a plan that is new, and return what was decided: approved,
+        refused, or pending.
 
         A standing rule approves a plan if it names everything that would leave.
         """
@@ -157,14 +195,19 @@ class ApprovalLog:
             if all(entry.id != proposal.id for entry in log[0]):
                 if len(_undecided(log[0])) >= MOST_PENDING:
                     raise OrderError(
-                        f"Cannot take another plan: {MOST_PENDING} of them wait for this site's owner, who can refuse "
-                        "them with `fedaux site refuse`."
+                        f"Cannot take another plan: {MOST_PENDING} of them wait for "
+                        "this site's owner, who can refuse them with `fedaux site "
+                        "refuse`."
                     )
-                log = self._append(log, "proposed", proposal.id, "server", proposal.facts)
+                log = self._append(
+                    log, "proposed", proposal.id, "server", proposal.facts
+                )
             decision = _decision(log[0], proposal.id)
             words = proposal.facts["words"]
             if decision == "pending" and words and set(words) <= set(standing):
-                self._append(log, "approved", proposal.id, f"standing rule {', '.join(standing)}")
+                self._append(
+                    log, "approved", proposal.id, f"standing rule {', '.join(standing)}"
+                )
                 decision = "approved"
         return decision
 
@@ -174,12 +217,18 @@ class ApprovalLog:
             _check_decision(self._read()[0], plan)
 
     def record(self, event: str, part: PlannedOrder) -> None:
-        """Write down that an order is begun or answered, once; raise an `ApprovalError` if the plan has no room for it.
+        """Write down that an order is begun or answered, once; raise an `ApprovalError`
+        if the plan has no room for it.
 
-        An order counts as soon as it is begun, whatever comes of it, since a failure may tell something too. And it is
-        checked again when it is answered: computing may take hours, in which the owner may refuse the plan.
+        An order counts as soon as it is begun, whatever comes of it, since a failure
+        may tell something too. And it is checked again when it is answered: computing
+        may take hours, in which the owner may refuse the plan.
         """
-        facts: dict[str, Any] = {"kind": part.ask.kind, "order": part.identity, "ask": _ask_hash(part.ask)}
+        facts: dict[str, Any] = {
+            "kind": part.ask.kind,
+            "order": part.identity,
+            "ask": _ask_hash(part.ask),
+        }
         if round_ := getattr(part.order, "round", 0):
             facts["round"] = round_
         with self._locked():
@@ -190,21 +239,45 @@ class ApprovalLog:
 
     @property
     def head(self) -> str:
-        """What an owner may note elsewhere: the number of lines, and the code of the last."""
+        """What an owner may note elsewhere: the number of lines, and the code of the
+        last.
+        """
         with self._locked():
             entries, code = self._read()
         return f"{len(entries)}:{code}"
 
     def check_head(self, noted: str) -> None:
-        """Raise a `LogError` unless the log goes on from a head that was noted earlier."""
+        """Raise a `LogError` unless the log goes on from a head that was noted
+        earlier.
+        """
         self.entries()
         count, _, code = noted.partition(":")
-        lines = (self.folder / LOG).read_text(encoding="utf-8").splitlines() if (self.folder / LOG).is_file() else []
-        if not (count.isdigit() and 0 < int(count) <= len(lines) and lines[int(count) - 1].startswith(f"{code} ")):
-            raise LogError(f"the log does not go on from the head {noted}: it was written anew, or cut")
+        lines = (
+            (self.folder / LOG).read_text(encoding="utf-8").splitlines()
+            if (self.folder / LOG).is_file()
+            else []
+        )
+        if not (
+            count.isdigit()
+            and 0 < int(count) <= len(lines)
+            and lines[int(count) - 1].startswith(f"{code} ")
+        ):
+            raise LogError(
+                f"the log does not go on from the head {noted}: it was written anew, "
+                "or cut"
+            )
 
-    def _append(self, log: Log, event: str, identity: str, by: str, facts: dict[str, Any] | None = None) -> Log:
-        """Add a line to the log as it was read, on disk when this returns, and return the log with it."""
+    def _append(
+        self,
+        log: Log,
+        event: str,
+        identity: str,
+        by: str,
+        facts: dict[str, Any] | None = None,
+    ) -> Log:
+        """Add a line to the log as it was read, on disk when this returns, and return
+        the log with it.
+        """
         entries, before = log
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
         entry = Entry(moment, event, identity, by, facts or {})
@@ -214,7 +287,11 @@ class ApprovalLog:
             file.write(f"{code} {text}\n")
             file.flush()
             os.fsync(file.fileno())
-        write_atomically(self.folder / HEAD, self._head(len(entries) + 1, code).encode(), private=True)
+        write_atomically(
+            self.folder / HEAD,
+            self._head(len(entries) + 1, code).encode(),
+            private=True,
+        )
         return [*entries, entry], code
 
     def _read(self) -> Log:
@@ -225,28 +302,45 @@ class ApprovalLog:
             told, _, text = line.partition(" ")
             before, code = code, self._code(code, text)
             if not hmac.compare_digest(told, code):
-                raise LogError(f"{path}, line {number}: it was changed, or lines before it were removed or moved")
+                raise LogError(
+                    f"{path}, line {number}: it was changed, or lines before it were "
+                    "removed or moved"
+                )
             found.append(Entry(**json.loads(text)))
-        head = (self.folder / HEAD).read_text(encoding="utf-8") if (self.folder / HEAD).is_file() else ""
+        head = (
+            (self.folder / HEAD).read_text(encoding="utf-8")
+            if (self.folder / HEAD).is_file()
+            else ""
+        )
         killed = len(found) - 1, before  # a process, between the two writes
         if head not in {self._head(*one) for one in ((len(found), code), killed)}:
             written = head.partition(":")[0] or "none"
-            raise LogError(f"{path} has {len(found)} lines, and {written} were written: it was cut or put back")
+            raise LogError(
+                f"{path} has {len(found)} lines, and {written} were written: it was "
+                "cut or put back"
+            )
         return found, code
 
     def _head(self, lines: int, code: str) -> str:
-        """What `approvals.head` has; only the key makes another, for a log that was cut."""
+        """What `approvals.head` has; only the key makes another, for a log that was
+        cut.
+        """
         return f"{lines}:{self._code('head', code)}" if lines > 0 else ""
 
     def _code(self, before: str, text: str) -> str:
-        return hmac.new(self._key, f"{before}\n{text}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(
+            self._key, f"{before}\n{text}".encode(), hashlib.sha256
+        ).hexdigest()
 
     @property
     def _key(self) -> bytes:
         path = self.folder / KEY
         if not path.is_file():
             if (self.folder / LOG).is_file():
-                raise LogError(f"{path} is missing: the log cannot be verified, and nothing is answered without it")
+                raise LogError(
+                    f"{path} is missing: the log cannot be verified, and nothing is "
+                    "answered without it"
+                )
             write_atomically(path, secrets.token_bytes(32), private=True)
         return path.read_bytes()
 
@@ -272,24 +366,36 @@ class PlannedOrder:
 
     @classmethod
     def find(cls, order: DataOrder, site: Site, start: str = "") -> PlannedOrder:
-        """Return the order with its part of the plan; raise an error if the plan does not have it."""
+        """Return the order with its part of the plan; raise an error if the plan does
+        not have it.
+        """
         plan = find_plan(order, site)
         ask = plan.ask_for(order)
         if ask is None:
-            raise OrderError(f"Cannot answer: the approved plan does not have this order. {difference(order, plan)}")
+            raise OrderError(
+                "Cannot answer: the approved plan does not have this order. "
+                f"{difference(order, plan)}"
+            )
         if order.sum and SumTerms.from_json(order.sum).run != plan.run:
-            raise OrderError("Cannot answer: the secure sum belongs to another run than the approved plan.")
+            raise OrderError(
+                "Cannot answer: the secure sum belongs to another run than the "
+                "approved plan."
+            )
         return cls(order, plan, ask, start)
 
     @cached_property
     def identity(self) -> str:
-        """Identify what is answered. Another attempt of a sum, or another state to start from, is another answer."""
+        """Identify what is answered. Another attempt of a sum, or another state to
+        start from, is another answer.
+        """
         facts = json.dumps([question(self.order), self.order.sum, self.start])
         return hashlib.sha256(facts.encode()).hexdigest()
 
 
 def check_approval(order: DataOrder, site: Site) -> None:
-    """Raise an error unless the owner has approved the plan that an order belongs to, and the order is in the plan."""
+    """Raise an error unless the owner has approved the plan that an order belongs to,
+    and the order is in the plan.
+    """
     if site.config.federation.approval != "ask":
         return
     planned = PlannedOrder.find(order, site)
@@ -297,11 +403,15 @@ def check_approval(order: DataOrder, site: Site) -> None:
 
 
 @contextmanager
-def under_approval(order: DataOrder, site: Site, start: Callable[[], str] = str) -> Iterator[None]:
-    """Write an order to the log, where the owner is asked: before it is computed, and before its answer leaves.
+def under_approval(
+    order: DataOrder, site: Site, start: Callable[[], str] = str
+) -> Iterator[None]:
+    """Write an order to the log, where the owner is asked: before it is computed, and
+    before its answer leaves.
 
-    An `ApprovalError` means that it must not be computed, or must not leave: the plan has no room for it, or the owner
-    has refused the plan. `start` returns a hash of the state that the client starts from.
+    An `ApprovalError` means that it must not be computed, or must not leave: the plan
+    has no room for it, or the owner has refused the plan. `start` returns a hash of the
+    state that the client starts from.
     """
     if site.config.federation.approval != "ask":
         yield
@@ -318,8 +428,8 @@ def find_plan(order: DataOrder, site: Site) -> RunPlan:
     path = plan_path(site, order.plan)
     if path is None or not path.is_file():
         raise ApprovalError(
-            "Cannot answer: the order belongs to no plan that this site's owner was shown. The server sends its plan "
-            "before any other order."
+            "Cannot answer: the order belongs to no plan that this site's owner was "
+            "shown. The server sends its plan before any other order."
         )
     return RunPlan.from_json(path.read_text(encoding="utf-8"))
 
@@ -343,7 +453,11 @@ def difference(order: DataOrder, plan: RunPlan) -> str:
     if not asks:
         return f"It has no orders to {kind}."
     facts = Ask.of(order, 1).facts
-    names = [name for name in sorted({*facts, *asks[0].facts}) if facts.get(name) != asks[0].facts.get(name)]
+    names = [
+        name
+        for name in sorted({*facts, *asks[0].facts})
+        if facts.get(name) != asks[0].facts.get(name)
+    ]
     return f"These differ: {', '.join(names)}."
 
 
@@ -353,8 +467,8 @@ def _check_decision(entries: Sequence[Entry], plan: RunPlan) -> None:
         return
     what = "was refused by" if decision == "refused" else "waits for"
     raise ApprovalError(
-        f"Cannot answer: the plan of this run {what} this site's owner. `fedaux site approve "
-        f"{plan.hash[:SHORT]}` approves it."
+        f"Cannot answer: the plan of this run {what} this site's owner. `fedaux site "
+        f"approve {plan.hash[:SHORT]}` approves it."
     )
 
 
@@ -363,20 +477,29 @@ def _check_room(entries: Sequence[Entry], part: PlannedOrder) -> None:
     begun = _recorded(entries, "begun", part)
     if part.identity not in begun and len(begun) >= part.ask.at_most:
         raise ApprovalError(
-            f"Cannot answer: the approved plan has at most {part.ask.at_most} orders to {part.ask.kind}, and all of "
-            "them were begun. The server can propose another run."
+            f"Cannot answer: the approved plan has at most {part.ask.at_most} orders "
+            f"to {part.ask.kind}, and all of them were begun. The server can propose "
+            "another run."
         )
 
 
 def _decision(entries: Sequence[Entry], identity: str) -> str:
     """Return the last word on a proposal: approved, refused or pending."""
-    words = [entry.event for entry in entries if entry.id == identity and entry.event in ("approved", "refused")]
+    words = [
+        entry.event
+        for entry in entries
+        if entry.id == identity and entry.event in ("approved", "refused")
+    ]
     return words[-1] if words else "pending"
 
 
 def _undecided(entries: Sequence[Entry]) -> list[Entry]:
     proposed = {entry.id: entry for entry in entries if entry.event == "proposed"}
-    return [entry for entry in proposed.values() if _decision(entries, entry.id) == "pending"]
+    return [
+        entry
+        for entry in proposed.values()
+        if _decision(entries, entry.id) == "pending"
+    ]
 
 
 def _recorded(entries: Sequence[Entry], event: str, part: PlannedOrder) -> set[str]:
@@ -385,7 +508,9 @@ def _recorded(entries: Sequence[Entry], event: str, part: PlannedOrder) -> set[s
     return {
         entry.facts["order"]
         for entry in entries
-        if entry.event == event and entry.id == part.plan.hash and entry.facts["ask"] == wanted
+        if entry.event == event
+        and entry.id == part.plan.hash
+        and entry.facts["ask"] == wanted
     }
 
 

@@ -1,8 +1,11 @@
-"""The one gate of a site: which orders are answered at all, by the owner's own settings. Anything else is refused.
+"""The one gate of a site: which orders are answered at all, by the owner's own
+settings. Anything else is refused.
 
-Every order passes `admit` before any handler sees it (`client.handlers.answer`). The table is deny by default: an order
-is answered only if it asks for something that `site.toml` lists under `sends`, with the method, the networks, the
-classes and the sizes of the site's own settings. Nothing is read from records here, so a refusal reveals nothing.
+Every order passes `admit` before any handler sees it (`client.handlers.answer`). The
+table is deny by default: an order is answered only if it asks for something that
+`site.toml` lists under `sends`, with the method, the networks, the classes and the
+sizes of the site's own settings. Nothing is read from records here, so a refusal
+reveals nothing.
 
 | order | what must be in `sends` | further conditions |
 |---|---|---|
@@ -12,8 +15,9 @@ classes and the sizes of the site's own settings. Nothing is read from records h
 | TrainOrder | models; noisy models with private training | the site's own method and options, epochs within its limit |
 | SumOrder | – | `federation.secure`; the order that began the sum was admitted, and is again |
 
-Each of the middle three must ask for a secure sum if `federation.secure` is set, and must not if it is not. With
-`approval = "ask"` it must also belong to a plan that the owner has approved (`client.approvals`).
+Each of the middle three must ask for a secure sum if `federation.secure` is set, and
+must not if it is not. With `approval = "ask"` it must also belong to a plan that the
+owner has approved (`client.approvals`).
 """
 
 from __future__ import annotations
@@ -28,7 +32,13 @@ from fedaux.client.approvals import check_approval
 from fedaux.client.site import Site
 from fedaux.config.methods import allowed_sums, find_method
 from fedaux.config.schema import Config
-from fedaux.config.sends import MODELS, NOISY_MODELS, NOISY_SUMS, needed_by, word_for_sums
+from fedaux.config.sends import (
+    MODELS,
+    NOISY_MODELS,
+    NOISY_SUMS,
+    needed_by,
+    word_for_sums,
+)
 from fedaux.core.arrays import Arrays
 from fedaux.core.errors import SettingsError
 from fedaux.core.failures import OrderError
@@ -51,26 +61,35 @@ from fedaux.methods.hooks import Hooks, hooks_of
 def admit(order: EveryOrder, site: Site) -> None:
     """Raise an error unless the owner's settings allow the order."""
     if type(order) not in _GATES:
-        raise OrderError(f"Cannot answer a {type(order).__name__}: sites do not know such orders.")
+        raise OrderError(
+            f"Cannot answer a {type(order).__name__}: sites do not know such orders."
+        )
     if not isinstance(order, HelloOrder):
         check_name(order.client, site)
     _GATES[type(order)](order, site)
 
 
 def word_of(kind: str, facts: Mapping[str, Any], site: Site) -> str:
-    """Return what would leave for an order of this kind with these fields, in the words of `sends`."""
+    """Return what would leave for an order of this kind with these fields, in the words
+    of `sends`.
+    """
     if kind == "release":
         return NOISY_SUMS
     if kind == "sums":
         return word_for_sums(str(facts.get("sends", "")), site.sends)
     if kind == "train":
         return NOISY_MODELS if site.config.privacy.private_training else MODELS
-    raise OrderError(f"Cannot read the plan of the run: it asks for {kind!r}, which this version does not know.")
+    raise OrderError(
+        f"Cannot read the plan of the run: it asks for {kind!r}, which this version "
+        "does not know."
+    )
 
 
 def check_name(client: str, site: Site) -> None:
     if client not in site.clients:
-        raise OrderError(f"Cannot answer for {client!r}: this site is {', '.join(site.clients)}.")
+        raise OrderError(
+            f"Cannot answer for {client!r}: this site is {', '.join(site.clients)}."
+        )
 
 
 def check_word(word: str, site: Site) -> None:
@@ -80,18 +99,21 @@ def check_word(word: str, site: Site) -> None:
     if not allowed:
         needed = ", ".join(f'"{name}"' for name in needed_by(config))
         raise SettingsError(
-            "Cannot answer: site.toml does not say what may leave this site. Add sends to its [federation]; for "
-            f"method = {config.method!r} that is sends = [{needed}]."
+            "Cannot answer: site.toml does not say what may leave this site. Add sends "
+            f"to its [federation]; for method = {config.method!r} that is sends = "
+            f"[{needed}]."
         )
     if word not in allowed:
         raise OrderError(
-            f"Cannot send {word}: this site's own settings allow {', '.join(allowed)}. Only its owner can allow more, "
-            "by federation.sends in site.toml."
+            f"Cannot send {word}: this site's own settings allow {', '.join(allowed)}. "
+            "Only its owner can allow more, by federation.sends in site.toml."
         )
 
 
 def admit_plan(order: PlanOrder, site: Site) -> None:
-    """Check the plan of a run before an owner is asked: what the settings do not allow needs no decision."""
+    """Check the plan of a run before an owner is asked: what the settings do not allow
+    needs no decision.
+    """
     plan = RunPlan.from_json(order.plan)
     plan.check()
     config = site.config
@@ -106,7 +128,10 @@ def admit_release(order: PrepareOrder, site: Site) -> None:
     _admit_data(order, site)
     own = site.config.privacy.scorer
     if order.scorer != own:
-        raise OrderError(f"Cannot release with the scorer {order.scorer!r}: this site's own settings say {own!r}.")
+        raise OrderError(
+            f"Cannot release with the scorer {order.scorer!r}: this site's own "
+            f"settings say {own!r}."
+        )
 
 
 def admit_sums(order: SumsOrder, site: Site) -> None:
@@ -115,8 +140,8 @@ def admit_sums(order: SumsOrder, site: Site) -> None:
     head = config.analytic_head
     if head is None or order.sends not in allowed_sums(head.sends):
         raise OrderError(
-            f"Cannot send {order.sends} of features: neither method nor head_init of this site's own settings computes "
-            "a head from them."
+            f"Cannot send {order.sends} of features: neither method nor head_init of "
+            "this site's own settings computes a head from them."
         )
     check_sizes(order, config)
 
@@ -125,23 +150,33 @@ def admit_training(order: TrainOrder, site: Site) -> None:
     _admit_data(order, site)
     config = site.config
     check_method(order.method, config)
-    if json.loads(order.method_options) != json.loads(json.dumps(dict(config.method_options))):
+    if json.loads(order.method_options) != json.loads(
+        json.dumps(dict(config.method_options))
+    ):
         raise OrderError(
-            f"Cannot train with the options {order.method_options}: this site's own settings say "
-            f"{dict(config.method_options)}."
+            f"Cannot train with the options {order.method_options}: this site's own "
+            f"settings say {dict(config.method_options)}."
         )
     check_epochs(order, config)
     check_sizes(order, config)
     check_part(order, config)
     if order.client_fit and order.sum:
-        raise OrderError("Cannot take a fit of one site's own in a secure sum: its sites must be asked the same.")
+        raise OrderError(
+            "Cannot take a fit of one site's own in a secure sum: its sites must be "
+            "asked the same."
+        )
     own_hooks(order, config)
 
 
 def admit_step(order: SumOrder, site: Site) -> None:
-    """One of the later messages of a secure sum; the order that began it is admitted for itself."""
+    """One of the later messages of a secure sum; the order that began it is admitted
+    for itself.
+    """
     if not site.config.federation.secure:
-        raise OrderError("Cannot take part in a secure sum: federation.secure is false in this site's own settings.")
+        raise OrderError(
+            "Cannot take part in a secure sum: federation.secure is false in this "
+            "site's own settings."
+        )
 
 
 def _admit_data(order: DataOrder, site: Site) -> None:
@@ -152,7 +187,10 @@ def _admit_data(order: DataOrder, site: Site) -> None:
     _check_secure(bool(order.sum), config)
     declared = len(class_names(config, order.client))
     if order.classes != declared:
-        raise OrderError(f"Cannot answer for {order.classes} classes: {declared} are declared to this site.")
+        raise OrderError(
+            f"Cannot answer for {order.classes} classes: {declared} are declared to "
+            "this site."
+        )
     check_approval(order, site)
 
 
@@ -167,7 +205,9 @@ _GATES: dict[type, Callable[[Any, Site], None]] = {
 
 
 def check_network(prototype: str, config: Config) -> None:
-    """Raise an error unless the network is the site's own: another one might name code, or be too large."""
+    """Raise an error unless the network is the site's own: another one might name code,
+    or be too large.
+    """
     known = [spec.to_json() for spec in config.prototypes]
     if prototype not in known:
         raise OrderError(
@@ -180,16 +220,24 @@ def _check_secure(secure: bool, config: Config) -> None:
     if secure == config.federation.secure:
         return
     if secure:
-        raise OrderError("Cannot take part in a secure sum: federation.secure is false in this site's own settings.")
-    raise OrderError("Cannot answer alone: this site takes part in secure sums only (federation.secure).")
+        raise OrderError(
+            "Cannot take part in a secure sum: federation.secure is false in this "
+            "site's own settings."
+        )
+    raise OrderError(
+        "Cannot answer alone: this site takes part in secure sums only "
+        "(federation.secure)."
+    )
 
 
 def check_method(method: str, config: Config) -> None:
-    """Raise an error unless the method is the one of the site's own settings, which alone make it import code."""
+    """Raise an error unless the method is the one of the site's own settings, which
+    alone make it import code.
+    """
     if method != config.method:
         raise OrderError(
-            f"Cannot train with the method {method!r}: this site's own settings say {config.method!r}. Its owner can "
-            "set method in site.toml."
+            f"Cannot train with the method {method!r}: this site's own settings say "
+            f"{config.method!r}. Its owner can set method in site.toml."
         )
 
 
@@ -197,39 +245,50 @@ def check_epochs(order: TrainOrder, config: Config) -> None:
     allowed = max(config.federation.max_epochs, config.local.epochs)
     if order.epochs > allowed:
         raise OrderError(
-            f"Cannot train for {order.epochs} epochs in a round: this site allows {allowed}. Its own setting "
-            "federation.max_epochs says how many."
+            f"Cannot train for {order.epochs} epochs in a round: this site allows "
+            f"{allowed}. Its own setting federation.max_epochs says how many."
         )
 
 
 def check_sizes(order: SumsOrder | TrainOrder, config: Config) -> None:
-    """Raise an error unless the random features, whose number decides how much memory it takes, are the site's own."""
+    """Raise an error unless the random features, whose number decides how much memory
+    it takes, are the site's own.
+    """
     if order.random_features != config.random_features:
         raise OrderError(
-            f"Cannot use {order.random_features} random features: this site's own settings say "
-            f"random_features = {config.random_features}."
+            f"Cannot use {order.random_features} random features: this site's own "
+            f"settings say random_features = {config.random_features}."
         )
 
 
 def check_part(order: TrainOrder, config: Config) -> None:
-    """Raise an error unless as much of the network is trained as the owner's settings say: the head, or all of it."""
+    """Raise an error unless as much of the network is trained as the owner's settings
+    say: the head, or all of it.
+    """
     if bool(order.h0) != config.head_only:
         raise OrderError(
-            f"Cannot train {'only the head' if order.h0 else 'a whole network'}: this site's own settings say "
-            f"head_only = {str(config.head_only).lower()}."
+            f"Cannot train {'only the head' if order.h0 else 'a whole network'}: this "
+            f"site's own settings say head_only = {str(config.head_only).lower()}."
         )
 
 
 def own_hooks(order: TrainOrder, config: Config) -> Hooks:
-    """Return the hooks of the site's own method; raise an error unless the order has the arrays that they need."""
+    """Return the hooks of the site's own method; raise an error unless the order has
+    the arrays that they need.
+    """
     hooks = hooks_of(config.method, dict(config.method_options))
-    theta = np.zeros(order.weights["parameters"].shape, np.float32) if "parameters" in order.weights else np.zeros(0)
+    theta = (
+        np.zeros(order.weights["parameters"].shape, np.float32)
+        if "parameters" in order.weights
+        else np.zeros(0)
+    )
     expected = array_shapes(hooks.broadcast(hooks.server_state(theta)))
     sent = array_shapes(order.broadcast)
     if sent != expected:
         label = find_method(config.method).label
         raise OrderError(
-            f"Cannot train: beside the model, {label} sends arrays of the shapes {expected}, and the order has {sent}."
+            f"Cannot train: beside the model, {label} sends arrays of the shapes "
+            f"{expected}, and the order has {sent}."
         )
     return hooks
 

@@ -1,7 +1,9 @@
-"""The one way into a site: an order passes the gate, and then its handler. Private records never leave.
+"""The one way into a site: an order passes the gate, and then its handler. Private
+records never leave.
 
-A client's own settings (`Site`) alone decide what it may reveal. An order carries no budget, no noise and no code, and
-the server's run configuration decides nothing either. What each reply tells is declared in `messages.replies`.
+A client's own settings (`Site`) alone decide what it may reveal. An order carries no
+budget, no noise and no code, and the server's run configuration decides nothing either.
+What each reply tells is declared in `messages.replies`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from fedaux.client.releases import Releases
 from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
 from fedaux.client.teaching import prepare_teaching
-from fedaux.client.training import ClientTask, labelled, train_plainly, train_with_privacy
+from fedaux.client.training import (
+    ClientTask,
+    labelled,
+    train_plainly,
+    train_with_privacy,
+)
 from fedaux.core.arrays import Arrays
 from fedaux.core.failures import OrderError
 from fedaux.core.versions import versions_text
@@ -67,19 +74,30 @@ def answer(order: EveryOrder, site: Site) -> Hello | Answer:
 
 
 def hello(order: HelloOrder, site: Site) -> Hello:
-    """Name the clients of this site, so that the server finds them again after any restart."""
+    """Name the clients of this site, so that the server finds them again after any
+    restart.
+    """
     classes = class_names(site.config, site.clients[0])
-    return Hello(json.dumps(list(site.clients)), json.dumps(list(classes)), VERSION, versions_text())
+    return Hello(
+        json.dumps(list(site.clients)),
+        json.dumps(list(classes)),
+        VERSION,
+        versions_text(),
+    )
 
 
 def plan(order: PlanOrder, site: Site) -> Consent:
-    """Say whether the owner has approved the plan of a run; a new plan is shown to the owner."""
+    """Say whether the owner has approved the plan of a run; a new plan is shown to the
+    owner.
+    """
     asked = RunPlan.from_json(order.plan)
     settings = site.config.federation
     if settings.approval != "ask":
         return Consent(order.client, asked.hash, "approved")
     words = sorted({word_of(ask.kind, ask.facts, site) for ask in asked.asks})
-    decision = ApprovalLog(site.vault).propose(Proposal.of(asked, words, site), settings.standing)
+    decision = ApprovalLog(site.vault).propose(
+        Proposal.of(asked, words, site), settings.standing
+    )
     keep_plan(asked, site)
     return Consent(order.client, asked.hash, decision)
 
@@ -105,9 +123,11 @@ def sums(order: SumsOrder, site: Site) -> Sums | SumReply:
 
 
 def train(order: TrainOrder, site: Site) -> Update | SumReply:
-    """Train E epochs from the server's weights (T1), or begin a secure sum of trained models.
+    """Train E epochs from the server's weights (T1), or begin a secure sum of trained
+    models.
 
-    A method's own terms and state depend on models alone. The same order always gets the same model.
+    A method's own terms and state depend on models alone. The same order always gets
+    the same model.
     """
     if order.sum:
         return Participation.of(order, site).begin(order)
@@ -124,18 +144,23 @@ def secure_sum(order: SumOrder, site: Site) -> SumReply | Masked:
 
 
 def masked(order: SumOrder, site: Site, vector_of: VectorOf) -> Masked:
-    """Compute what the order that began a secure sum asks for, and answer with it under masks.
+    """Compute what the order that began a secure sum asks for, and answer with it under
+    masks.
 
-    The owner's settings and approvals count now, whatever they were when the sum began. In the owner's log an answer
-    goes by the keys of this sum too: were the sum forgotten and begun again, its vector would be another answer.
-    `vector_of` computes what leaves without noise.
+    The owner's settings and approvals count now, whatever they were when the sum began.
+    In the owner's log an answer goes by the keys of this sum too: were the sum
+    forgotten and begun again, its vector would be another answer. `vector_of` computes
+    what leaves without noise.
     """
     part = Participation.of(order, site)
     asked = part.kept_order()
     admit(asked, site)
     part.check_order(asked)
     store = AnswerStore.of(site, order.client)
-    with part.masking(order) as state, under_approval(asked, site, lambda: part.own_hash(state)):
+    with (
+        part.masking(order) as state,
+        under_approval(asked, site, lambda: part.own_hash(state)),
+    ):
 
         def mask(vector: NDArray[np.int64]) -> bytes:
             return state.mask(vector).tobytes()
@@ -144,10 +169,14 @@ def masked(order: SumOrder, site: Site, vector_of: VectorOf) -> Masked:
             releases_of(asked, site).masked(asked, part.masked_path, part.honest, mask)
             prepare_teaching(asked, site)
         else:
-            store.only_once(f"{part.terms.run}|{statistic(asked)}", part.own_hash(state))
+            store.only_once(
+                f"{part.terms.run}|{statistic(asked)}", part.own_hash(state)
+            )
 
             def mask_own() -> bytes:
-                return mask(vector_or_zeros(lambda: vector_of(asked, site), part.settings))
+                return mask(
+                    vector_or_zeros(lambda: vector_of(asked, site), part.settings)
+                )
 
             store.without_noise(part.masked_path, mask_own, must_store=True)
     return part.masked(store)
@@ -171,30 +200,39 @@ def releases_of(order: PrepareOrder, site: Site) -> Releases:
 
 
 def summed_features(order: SumsOrder, site: Site) -> tuple[Arrays, int]:
-    """Return the sums of a client's features, and the number of records that it states."""
+    """Return the sums of a client's features, and the number of records that it
+    states.
+    """
     features, records = load_mapped(order, site)
     hooks = analytic_hooks(site.config)
     summed = hooks.summarise(features, labelled(records), order.classes, order.sends)
     return summed.to_arrays(), public_size(records, site.config.privacy)
 
 
-def vector_or_zeros(compute: Callable[[], NDArray[np.int64]], settings: SumSettings) -> NDArray[np.int64]:
-    """Return what a site adds to a sum; zeros, which add no record, if that cannot be computed from its records.
+def vector_or_zeros(
+    compute: Callable[[], NDArray[np.int64]], settings: SumSettings
+) -> NDArray[np.int64]:
+    """Return what a site adds to a sum; zeros, which add no record, if that cannot be
+    computed from its records.
 
-    The site that alone fails would tell the server something of its records alone: that a number is out of range, for
-    example, as often as the server asks. An `OrderError` depends on the order, so all sites raise it.
+    The site that alone fails would tell the server something of its records alone: that
+    a number is out of range, for example, as often as the server asks. An `OrderError`
+    depends on the order, so all sites raise it.
     """
     try:
         vector = compute()
     except OrderError:
         raise
     except Exception:
-        log.exception("Cannot compute this site's part of a secure sum. It adds nothing, and the server is not told.")
+        log.exception(
+            "Cannot compute this site's part of a secure sum. It adds nothing, and the "
+            "server is not told."
+        )
         return np.zeros(settings.length, np.int64)
     if vector.shape != (settings.length,) or not settings.has_room_for(vector):
         log.error(
-            "This site's part of a secure sum has %d numbers up to %.3g, which cannot be summed. It adds nothing, and "
-            "the server is not told.",
+            "This site's part of a secure sum has %d numbers up to %.3g, which cannot "
+            "be summed. It adds nothing, and the server is not told.",
             vector.size,
             np.abs(vector.astype(np.float64)).max(initial=0.0),
         )
@@ -224,5 +262,9 @@ def open_task(order: TrainOrder, site: Site) -> ClientTask:
 
 def statistic(order: DataOrder) -> str:
     """Name what a sum without noise is of: there is one such sum in a run."""
-    what = f"models of round {order.round}" if isinstance(order, TrainOrder) else "features"
+    what = (
+        f"models of round {order.round}"
+        if isinstance(order, TrainOrder)
+        else "features"
+    )
     return f"{what} of {order.prototype}"

@@ -1,10 +1,13 @@
-"""The state of a method that a client keeps beside its account, and a trained model as bytes.
+"""The state of a method that a client keeps beside its account, and a trained model as
+bytes.
 
-If a reply is lost after the client has moved on, the server asks again from the round that it knows. So the file holds
-two states: the one that the last order started from, and the one that it ended in.
+If a reply is lost after the client has moved on, the server asks again from the round
+that it knows. So the file holds two states: the one that the last order started from,
+and the one that it ended in.
 
-The state after plain training depends on records without any noise, so private training must not start from it. Each
-colour has files of its own: switching private training on or off starts from an empty state.
+The state after plain training depends on records without any noise, so private training
+must not start from it. Each colour has files of its own: switching private training on
+or off starts from an empty state.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClientState:
-    """The state of `client` in the run with this id, of one colour. Names are hashed in that of its file."""
+    """The state of `client` in the run with this id, of one colour. Names are hashed in
+    that of its file.
+    """
 
     folder: Path
     client: str
@@ -47,10 +52,17 @@ class ClientState:
         return self._read().get(round_, {}) if round_ > 0 else {}
 
     def save(self, before: int, after: int, state: Arrays) -> None:
-        """Save the state after round `after`, which started from the state of round `before`."""
+        """Save the state after round `after`, which started from the state of round
+        `before`.
+        """
         known = self._read()
         if before > 0 and before not in known:
-            log.warning("%s: the state of round %d was lost, and %s has started anew", self.path, before, self.client)
+            log.warning(
+                "%s: the state of round %d was lost, and %s has started anew",
+                self.path,
+                before,
+                self.client,
+            )
         kept = {before: known.get(before, {}), after: state}
         tensors = {
             f"{round_}|{name}": np.ascontiguousarray(array)
@@ -88,7 +100,11 @@ class LocalResult:
     mechanism: Mechanism = NOT_PRIVATE
 
     def to_bytes(self) -> bytes:
-        noise = (self.mechanism.noise_multiplier, self.mechanism.sample_rate, self.mechanism.steps)
+        noise = (
+            self.mechanism.noise_multiplier,
+            self.mechanism.sample_rate,
+            self.mechanism.steps,
+        )
         facts = json.dumps([self.records, self.trained, self.seconds, noise]).encode()
         return save({**self.weights, FACTS: np.frombuffer(facts, np.uint8)})
 
@@ -97,4 +113,6 @@ class LocalResult:
         """Read what `to_bytes` wrote."""
         arrays = load(content)
         records, trained, seconds, noise = json.loads(arrays.pop(FACTS).tobytes())
-        return cls(arrays, records, TrainingSummary(*trained), seconds, Mechanism(*noise))
+        return cls(
+            arrays, records, TrainingSummary(*trained), seconds, Mechanism(*noise)
+        )

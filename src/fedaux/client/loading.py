@@ -1,4 +1,6 @@
-"""What a client loads for an order: its records, their features, and the ordered model."""
+"""What a client loads for an order: its records, their features, and the ordered
+model.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,29 @@ from fedaux.core.rng import derive_seed
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records
 from fedaux.messages import DataOrder, SumsOrder, TrainOrder
-from fedaux.models import HeadFeatures, Prototype, build, flatten_state, linear_head, load_state, published_weights
+from fedaux.models import (
+    HeadFeatures,
+    Prototype,
+    build,
+    flatten_state,
+    linear_head,
+    load_state,
+    published_weights,
+)
 from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import Rows
 from fedaux.scoring.features import FeatureCache, extractor_hash
 
-FEATURES_KEPT = 8  # files of a site's features: a server can name another extractor in every order
+# files of a site's features: a server can name another extractor in every order
+FEATURES_KEPT = 8
 
 
 def load_records(site: Site, order: DataOrder) -> Records:
-    """Load the client's private data: its part of the configured split, or all records of its site.
+    """Load the client's private data: its part of the configured split, or all records
+    of its site.
 
-    Data that a site decodes, above all images, are as private as the files, and stay in its vault.
+    Data that a site decodes, above all images, are as private as the files, and stay in
+    its vault.
     """
     if site.config.data.partition != "own":
         return open_private(site.config, order.client)[0]
@@ -48,21 +61,33 @@ def load_ordered(module: nn.Module, weights: Arrays) -> None:
     try:
         load_state(module, weights)
     except ValueError as error:
-        raise OrderError(f"the order's weights are not those of its network: {error}") from error
+        raise OrderError(
+            f"the order's weights are not those of its network: {error}"
+        ) from error
 
 
 def open_rows(order: TrainOrder, site: Site) -> tuple[Prototype, Records]:
-    """Return the resident model and the client's records, or their features if only heads train: views of a pool.
+    """Return the resident model and the client's records, or their features if only
+    heads train: views of a pool.
 
-    Private training computes on the CPU in float32, as do the features of private records.
+    Private training computes on the CPU in float32, as do the features of private
+    records.
     """
     records, config = load_records(site, order), site.config
-    device, precision = ("cpu", "float32") if config.privacy.private_training else (config.device, config.precision)
+    device, precision = (
+        ("cpu", "float32")
+        if config.privacy.private_training
+        else (config.device, config.precision)
+    )
     if not order.h0:
-        return cached_model(order.prototype, records.shape, order.classes, device, precision), records
+        return cached_model(
+            order.prototype, records.shape, order.classes, device, precision
+        ), records
     features = replace(records, x=features_of(order, site, Records(records.x)))
     statistics = fingerprint_arrays(order.standardisation)
-    model = cached_head(features.x.shape[1], order.classes, order.random_features, statistics, device)
+    model = cached_head(
+        features.x.shape[1], order.classes, order.random_features, statistics, device
+    )
     standardise(cast(HeadFeatures, model.features), order)
     return model, features
 
@@ -74,7 +99,10 @@ def load_mapped(order: SumsOrder, site: Site) -> tuple[HeadFeatures, Records]:
     mapped = HeadFeatures(features.x.shape[1], order.random_features)
     standardise(mapped, order)
     if mapped.width != order.width:
-        raise OrderError(f"the order says that there are {order.width} features, there are {mapped.width}")
+        raise OrderError(
+            f"the order says that there are {order.width} features, there are "
+            f"{mapped.width}"
+        )
     return mapped, features
 
 
@@ -82,47 +110,76 @@ def standardise(features: HeadFeatures, order: SumsOrder | TrainOrder) -> None:
     try:
         features.standardise(order.standardisation)
     except ValueError as error:
-        raise OrderError(f"the order's statistics of features cannot be used: {error}") from error
+        raise OrderError(
+            f"the order's statistics of features cannot be used: {error}"
+        ) from error
 
 
 def load_features(order: DataOrder, site: Site) -> Rows:
-    """Return h0's features of the client's own data, computed once and kept where only the client can read them."""
+    """Return h0's features of the client's own data, computed once and kept where only
+    the client can read them.
+    """
     return features_of(order, site, load_records(site, order))
 
 
 def features_of(order: DataOrder, site: Site, records: Records) -> Rows:
     folder = site.feature_folder(order.client)
     cache = FeatureCache(folder, private=True)
-    features = cache.features(order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape))
+    features = cache.features(
+        order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape)
+    )
     if not site.is_simulated:
         delete_all_but_newest(folder, "features-*.npy", FEATURES_KEPT)
     return features
 
 
 def ordered_extractor(
-    order: DataOrder, h0: str, shape: tuple[int, ...], device: str = "cpu", precision: str = "float32"
+    order: DataOrder,
+    h0: str,
+    shape: tuple[int, ...],
+    device: str = "cpu",
+    precision: str = "float32",
 ) -> nn.Module:
-    """Return h0 from the order, or this site's own copy of a published encoder; its hash must match to the bit."""
-    module = cached_model(order.prototype, shape, 2, device, precision).features  # the head plays no part here
+    """Return h0 from the order, or this site's own copy of a published encoder; its
+    hash must match to the bit.
+    """
+    # the head plays no part here
+    module = cached_model(order.prototype, shape, 2, device, precision).features
     if order.extractor:
         load_ordered(module, order.extractor)
     elif published_weights(module):
         module.restore()  # type: ignore[operator]
     else:
-        raise OrderError("this client no longer has the features of its data, and was not sent the extractor")
+        raise OrderError(
+            "this client no longer has the features of its data, and was not sent the "
+            "extractor"
+        )
     if extractor_hash(flatten_state(module), order.prototype) != h0:
-        raise OrderError(f"the extractor here is not the one asked for, {h0}; is it the same release?")
+        raise OrderError(
+            f"the extractor here is not the one asked for, {h0}; is it the same "
+            "release?"
+        )
     return module
 
 
 @lru_cache(maxsize=8)
-def cached_model(prototype: str, shape: tuple[int, ...], classes: int, device: str, precision: str) -> Prototype:
-    """Return the one resident model of a prototype, on its device; every order loads its own weights into it."""
-    model = build(PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident"))
+def cached_model(
+    prototype: str, shape: tuple[int, ...], classes: int, device: str, precision: str
+) -> Prototype:
+    """Return the one resident model of a prototype, on its device; every order loads
+    its own weights into it.
+    """
+    model = build(
+        PrototypeSpec.from_json(prototype), shape, classes, derive_seed(0, "resident")
+    )
     return place_by_settings(model, device, precision, shape)
 
 
 @lru_cache(maxsize=8)
-def cached_head(width: int, classes: int, random: int, statistics: str, device: str) -> Prototype:
-    """Return one head per hash of its features' `statistics`: clients of several prototypes train in parallel."""
+def cached_head(
+    width: int, classes: int, random: int, statistics: str, device: str
+) -> Prototype:
+    """Return one head per hash of its features' `statistics`: clients of several
+    prototypes train in parallel.
+    """
     return place_by_settings(linear_head(width, classes, random), device, "float32")

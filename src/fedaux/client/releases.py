@@ -1,4 +1,6 @@
-"""P2, P3 at a client: the summary of its records, released with noise, once for each question."""
+"""P2, P3 at a client: the summary of its records, released with noise, once for each
+question.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,18 @@ class Releases:
         return self.store.privacy
 
     def release(self, order: PrepareOrder) -> Release:
-        """Return the stored release, or a new one: entered in the account before a record is read."""
+        """Return the stored release, or a new one: entered in the account before a
+        record is read.
+        """
         request = identity(order)
         path = self.store.folder / f"release-{request}.json"
 
         def draw(mechanism: Mechanism, summary: Summary) -> bytes:
             return to_bytes(release(summary, order.client, self.privacy))
 
-        content = self.store.with_noise(order, request, path, self._plan(order), lambda: self.summary(order), draw)
+        content = self.store.with_noise(
+            order, request, path, self._plan(order), lambda: self.summary(order), draw
+        )
         account = self.store.account().to_json()
         return replace(from_bytes(content), client=order.client, account=account)
 
@@ -61,10 +67,11 @@ class Releases:
         honest: int,
         mask: Callable[[NDArray[np.int64]], bytes],
     ) -> bytes:
-        """Return this client's part of a secure sum of releases, masked and stored at `path`.
+        """Return this client's part of a secure sum of releases, masked and stored at
+        `path`.
 
-        The entry in the account is the order's own. So a sum that failed before anything left this site does not cost
-        another entry.
+        The entry in the account is the order's own. So a sum that failed before
+        anything left this site does not cost another entry.
         """
         request = SUMMED + identity(order)
 
@@ -72,18 +79,23 @@ class Releases:
             noisy = release(summary, order.client, self.privacy, honest)
             return mask(noisy.arrays["values"])
 
-        return self.store.with_noise(order, request, path, self._plan(order), lambda: self.summary(order), draw)
+        return self.store.with_noise(
+            order, request, path, self._plan(order), lambda: self.summary(order), draw
+        )
 
     def _plan(self, order: PrepareOrder) -> Callable[[list[Entry]], Mechanism]:
-        """Return the noise of a release, which does not depend on what was spent before.
+        """Return the noise of a release, which does not depend on what was spent
+        before.
 
-        An order whose size is not that of its public arrays would be entered at another noise than its release has.
+        An order whose size is not that of its public arrays would be entered at another
+        noise than its release has.
         """
         check_width(order, self.privacy)
         size = make_scorer(self.privacy, order.classes).size(order.public)
         if size != order.size:
             raise OrderError(
-                f"the order says that a release has {order.size} numbers, its public arrays make it {size}"
+                f"the order says that a release has {order.size} numbers, its public "
+                f"arrays make it {size}"
             )
         mechanism = release_mechanism(size, self.privacy)
         return lambda entries: mechanism
@@ -95,28 +107,44 @@ class Releases:
         units = Units.of(records, privacy.unit, privacy.max_records_per_person)
         scorer = make_scorer(privacy, order.classes)
         size = public_size(records, privacy)
-        summary = scorer.summarise(order.public, features, records.labels, privacy.adjacency, size, units.shares)
-        if len(summary.values) != order.size:  # the account has an entry for the size in the order
+        summary = scorer.summarise(
+            order.public,
+            features,
+            records.labels,
+            privacy.adjacency,
+            size,
+            units.shares,
+        )
+        # the account has an entry for the size in the order
+        if len(summary.values) != order.size:
             raise OrderError(
-                f"the order says that a release has {order.size} numbers, this one has {len(summary.values)}"
+                f"the order says that a release has {order.size} numbers, this one has "
+                f"{len(summary.values)}"
             )
         return summary
 
 
 def check_width(order: PrepareOrder, privacy: PrivacyConfig) -> None:
-    """Raise an error if the public map is so wide that computing φ would take more memory than the owner expects."""
+    """Raise an error if the public map is so wide that computing φ would take more
+    memory than the owner expects.
+    """
     allowed = max(privacy.embedding_dim, MAX_DIMENSION)
     width = order.public["basis"].shape[1] if "basis" in order.public else 0
     if width > allowed:
         raise OrderError(
-            f"Cannot release sums under a public map of {width} dimensions: this client computes at most {allowed}. "
-            "Its own setting privacy.embedding_dim allows more."
+            f"Cannot release sums under a public map of {width} dimensions: this "
+            f"client computes at most {allowed}. Its own setting privacy.embedding_dim "
+            "allows more."
         )
 
 
 def to_bytes(item: Release) -> bytes:
     """Return a release as JSON, without the account, which changes."""
-    fields = {key: value for key, value in vars(item).items() if key not in ("arrays", "account")}
+    fields = {
+        key: value
+        for key, value in vars(item).items()
+        if key not in ("arrays", "account")
+    }
     return json.dumps({**fields, "values": item.arrays["values"].tolist()}).encode()
 
 

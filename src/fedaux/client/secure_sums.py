@@ -1,12 +1,15 @@
-"""A site's part in a secure sum (`privacy.secure_sum`), kept in its vault from message to message.
+"""A site's part in a secure sum (`privacy.secure_sum`), kept in its vault from message
+to message.
 
-The first message is the order itself, with the terms of the sum. The site checks everything that can be checked
-without a record, keeps the order, and answers with its keys: an order that it would refuse costs nobody anything. Later
-messages name the sum only. What is summed is the kept order, whose identity is in everything that the sites sign.
+The first message is the order itself, with the terms of the sum. The site checks
+everything that can be checked without a record, keeps the order, and answers with its
+keys: an order that it would refuse costs nobody anything. Later messages name the sum
+only. What is summed is the kept order, whose identity is in everything that the sites
+sign.
 
-A node starts a process for every message. So the state of a sum and every answer are on disk before the answer is sent:
-the same question gets the same bytes, and another question in its place is refused. Secrets are deleted once the masks
-are off.
+A node starts a process for every message. So the state of a sum and every answer are on
+disk before the answer is sent: the same question gets the same bytes, and another
+question in its place is refused. Secrets are deleted once the masks are off.
 """
 
 from __future__ import annotations
@@ -42,7 +45,12 @@ from fedaux.messages import (
     question,
 )
 from fedaux.messages.stored import order_from_bytes, order_to_bytes
-from fedaux.privacy.roster import ROSTER_FILE, load_signing_key, read_roster, simulated_key
+from fedaux.privacy.roster import (
+    ROSTER_FILE,
+    load_signing_key,
+    read_roster,
+    simulated_key,
+)
 from fedaux.privacy.secure_sum import (
     Keys,
     SiteState,
@@ -62,10 +70,13 @@ Steps = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Remembered:
-    """What the file of a sum holds: the protocol's state, and the answers given, by step."""
+    """What the file of a sum holds: the protocol's state, and the answers given, by
+    step.
+    """
 
     state: SiteState
-    answers: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)  # (question, answer in hex by site)
+    # (question, answer in hex by site)
+    answers: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         state = self.state
@@ -91,15 +102,25 @@ class Remembered:
             mask_key=bytes.fromhex(content["mask_key"]),
             share_key=bytes.fromhex(content["share_key"]),
             seed=bytes.fromhex(content["seed"]),
-            keys={name: Keys.from_bytes(name, bytes.fromhex(keys)) for name, keys in content["keys"].items()},
-            shares={name: bytes.fromhex(share) for name, share in content["shares"].items()},
+            keys={
+                name: Keys.from_bytes(name, bytes.fromhex(keys))
+                for name, keys in content["keys"].items()
+            },
+            shares={
+                name: bytes.fromhex(share) for name, share in content["shares"].items()
+            },
             survivors=tuple(content["survivors"]),
             finished=content["finished"],
         )
-        answers = {step: (asked, answer) for step, (asked, answer) in content["answers"].items()}
+        answers = {
+            step: (asked, answer)
+            for step, (asked, answer) in content["answers"].items()
+        }
         return cls(state, answers)
 
-    def with_answer(self, step: str, asked: str, answer: Mapping[str, bytes], state: SiteState) -> Remembered:
+    def with_answer(
+        self, step: str, asked: str, answer: Mapping[str, bytes], state: SiteState
+    ) -> Remembered:
         told = {name: value.hex() for name, value in answer.items()}
         return Remembered(state, {**self.answers, step: (asked, told)})
 
@@ -114,34 +135,57 @@ class Participation:
 
     @classmethod
     def of(cls, order: SumOrder | DataOrder, site: Site) -> Participation:
-        """Check the terms of a sum against the site's own settings and its own roster."""
+        """Check the terms of a sum against the site's own settings and its own
+        roster.
+        """
         terms, own = SumTerms.from_json(order.sum), site.config.federation
-        if not own.secure or order.client not in site.clients or order.client not in terms.sites:
-            raise OrderError(f"{order.client} takes no part in this secure sum; federation.secure is its own setting")
-        if not all(isinstance(name, str) for name in terms.sites) or len(set(terms.sites)) != len(terms.sites):
+        if (
+            not own.secure
+            or order.client not in site.clients
+            or order.client not in terms.sites
+        ):
+            raise OrderError(
+                f"{order.client} takes no part in this secure sum; federation.secure "
+                "is its own setting"
+            )
+        if not all(isinstance(name, str) for name in terms.sites) or len(
+            set(terms.sites)
+        ) != len(terms.sites):
             raise OrderError("the sites of a secure sum must be different names")
-        homes = [site.account_folder(name) for name in terms.sites if name in site.clients]
+        homes = [
+            site.account_folder(name) for name in terms.sites if name in site.clients
+        ]
         if len(set(homes)) != len(homes):
-            raise OrderError("two names that share an account are one site in a secure sum: their records count once")
+            raise OrderError(
+                "two names that share an account are one site in a secure sum: their "
+                "records count once"
+            )
         least = agreed_threshold(len(terms.sites), own.threshold)
         if terms.threshold < least or terms.colluders != own.colluders:
             raise OrderError(
-                f"the sum would be of {terms.threshold} sites with {terms.colluders} colluders; this client's settings "
-                f"ask for at least {least} of {len(terms.sites)} sites, with {own.colluders}"
+                f"the sum would be of {terms.threshold} sites with {terms.colluders} "
+                f"colluders; this client's settings ask for at least {least} of "
+                f"{len(terms.sites)} sites, with {own.colluders}"
             )
         return cls(site, order.client, terms)
 
     @cached_property
     def settings(self) -> SumSettings:
-        return sum_settings(self.terms, read_roster(self._home / ROSTER_FILE) if self._real else None)
+        return sum_settings(
+            self.terms, read_roster(self._home / ROSTER_FILE) if self._real else None
+        )
 
     @cached_property
     def signing_key(self) -> Ed25519PrivateKey:
-        return load_signing_key(self._home) if self._real else simulated_key(self.client)
+        return (
+            load_signing_key(self._home) if self._real else simulated_key(self.client)
+        )
 
     @property
     def _real(self) -> bool:
-        """Whether this is a site with records, a roster and a key of its own, rather than a part of a simulation."""
+        """Whether this is a site with records, a roster and a key of its own, rather
+        than a part of a simulation.
+        """
         return not self.site.is_simulated
 
     @property
@@ -151,7 +195,9 @@ class Participation:
     @property
     def honest(self) -> int:
         """How many sites add their share of the noise, whatever happens."""
-        return honest_sites(self.terms.threshold, len(self.terms.sites), self.terms.colluders)
+        return honest_sites(
+            self.terms.threshold, len(self.terms.sites), self.terms.colluders
+        )
 
     @property
     def folder(self) -> Path:
@@ -175,9 +221,15 @@ class Participation:
 
     @contextmanager
     def locked(self) -> Iterator[Remembered | None]:
-        """Yield what the site remembers of this sum, while no other process takes part in it."""
+        """Yield what the site remembers of this sum, while no other process takes part
+        in it.
+        """
         with locked(self.folder / ".lock"):
-            yield Remembered.from_bytes(self.path.read_bytes(), self.settings) if self.path.exists() else None
+            yield (
+                Remembered.from_bytes(self.path.read_bytes(), self.settings)
+                if self.path.exists()
+                else None
+            )
 
     def remember(self, known: Remembered) -> None:
         write_atomically(self.path, known.to_bytes(), private=True)
@@ -185,14 +237,17 @@ class Participation:
     def kept_order(self) -> DataOrder:
         """Return the order that this sum was begun with."""
         if not self.order_path.exists():
-            raise OrderError(f"{self.client} knows nothing of the sum that is asked for")
+            raise OrderError(
+                f"{self.client} knows nothing of the sum that is asked for"
+            )
         return order_from_bytes(self.order_path.read_bytes())
 
     def begin(self, order: DataOrder) -> SumReply:
-        """Step 0: check the order against the terms, keep it, and answer with this site's keys.
+        """Step 0: check the order against the terms, keep it, and answer with this
+        site's keys.
 
-        The keys of a sum are drawn once. Another order under the same terms is refused, even if it differs only in
-        what is this site's own.
+        The keys of a sum are drawn once. Another order under the same terms is refused,
+        even if it differs only in what is this site's own.
         """
         self.check_order(order)
         asked = question(order)
@@ -200,25 +255,36 @@ class Participation:
             if known is None:
                 state = new_site(self.settings, self.client)
                 keys = state.begin(self.signing_key).to_bytes()
-                known = Remembered(state).with_answer("keys", asked, {self.client: keys}, state)
+                known = Remembered(state).with_answer(
+                    "keys", asked, {self.client: keys}, state
+                )
                 self._delete_older()
-                self.masked_path.unlink(missing_ok=True)  # under the keys of a sum that was forgotten
+                # under the keys of a sum that was forgotten
+                self.masked_path.unlink(missing_ok=True)
                 write_atomically(self.order_path, order_to_bytes(order), private=True)
                 self.remember(known)
         return self._stored_answer(known, "keys", asked)
 
     def take_part(self, order: SumOrder) -> SumReply:
-        """Answer one of the later messages, but the one that asks for the masked vector."""
+        """Answer one of the later messages, but the one that asks for the masked
+        vector.
+        """
         asked = fingerprint_arrays(order.arrays)
         received = {name: array.tobytes() for name, array in order.arrays.items()}
         with self.locked() as known:
             if known is None:
-                raise OrderError(f"{order.client} knows nothing of the sum that {order.step!r} belongs to")
+                raise OrderError(
+                    f"{order.client} knows nothing of the sum that {order.step!r} "
+                    "belongs to"
+                )
             if order.step not in known.answers:
                 state, answer = _step(order.step, known.state, received, self)
                 known = known.with_answer(order.step, asked, answer, state)
-                if state.finished:  # its secrets are gone, and so is what was sent under them
-                    known = replace(known, answers={order.step: known.answers[order.step]})
+                # its secrets are gone, and so is what was sent under them
+                if state.finished:
+                    known = replace(
+                        known, answers={order.step: known.answers[order.step]}
+                    )
                     self.masked_path.unlink(missing_ok=True)
                     self.order_path.unlink(missing_ok=True)
                 self.remember(known)
@@ -226,22 +292,29 @@ class Participation:
 
     @contextmanager
     def masking(self, order: SumOrder) -> Iterator[SiteState]:
-        """Take the shares that others have sent, and yield the state that masks this site's vector.
+        """Take the shares that others have sent, and yield the state that masks this
+        site's vector.
 
-        The set of shares decides the masks, so the first set counts, even if computing the vector then fails. No other
-        process takes part in the sum meanwhile: two different vectors under the same masks would reveal their
-        difference.
+        The set of shares decides the masks, so the first set counts, even if computing
+        the vector then fails. No other process takes part in the sum meanwhile: two
+        different vectors under the same masks would reveal their difference.
         """
         asked = fingerprint_arrays(order.arrays)
         received = {name: array.tobytes() for name, array in order.arrays.items()}
         with self.locked() as known:
             if known is None or not known.state.keys:
-                raise OrderError(f"{self.client} has not shared its secrets in this sum")
+                raise OrderError(
+                    f"{self.client} has not shared its secrets in this sum"
+                )
             if "masked" not in known.answers:
-                known = known.with_answer("masked", asked, {}, known.state.accept(received))
+                known = known.with_answer(
+                    "masked", asked, {}, known.state.accept(received)
+                )
                 self.remember(known)
             elif known.answers["masked"][0] != asked:
-                raise OrderError(f"{self.client} has answered this sum to another question")
+                raise OrderError(
+                    f"{self.client} has answered this sum to another question"
+                )
             yield known.state
 
     def masked(self, store: AnswerStore) -> Masked:
@@ -251,40 +324,62 @@ class Participation:
 
     def own_hash(self, state: SiteState) -> str:
         """Hash the sum with this site's keys in it, which are fresh in every sum."""
-        return hashlib.sha256(state.settings.context + state.keys[state.name].to_bytes()).hexdigest()
+        return hashlib.sha256(
+            state.settings.context + state.keys[state.name].to_bytes()
+        ).hexdigest()
 
     def _stored_answer(self, known: Remembered, step: str, asked: str) -> SumReply:
         if step not in known.answers or known.answers[step][0] != asked:
-            raise OrderError(f"{self.client} has answered {step!r} of this sum to another question")
+            raise OrderError(
+                f"{self.client} has answered {step!r} of this sum to another question"
+            )
         told = known.answers[step][1]
-        arrays = {name: np.frombuffer(bytes.fromhex(value), np.uint8) for name, value in told.items()}
+        arrays = {
+            name: np.frombuffer(bytes.fromhex(value), np.uint8)
+            for name, value in told.items()
+        }
         return SumReply(self.client, step, arrays)
 
     def check_order(self, order: DataOrder) -> None:
-        """Raise an error unless this order is what the terms are for, so that all sites of the sum were asked it.
+        """Raise an error unless this order is what the terms are for, so that all sites
+        of the sum were asked it.
 
-        And unless this site would add noise of the agreed scale, on which the others count.
+        And unless this site would add noise of the agreed scale, on which the others
+        count.
         """
         terms = self.terms
         if terms.order != identity(order):
-            raise OrderError("the terms are for another order than this one: sites of one sum are asked the same")
+            raise OrderError(
+                "the terms are for another order than this one: sites of one sum are "
+                "asked the same"
+            )
         if isinstance(order, TrainOrder) and order.run != terms.run:
-            raise OrderError(f"the order belongs to the run {order.run!r}, the terms to {terms.run!r}")
+            raise OrderError(
+                f"the order belongs to the run {order.run!r}, the terms to "
+                f"{terms.run!r}"
+            )
         if isinstance(order, PrepareOrder) and order.size != terms.length:
-            raise OrderError(f"the terms are for {terms.length} numbers, and a release has {order.size}")
+            raise OrderError(
+                f"the terms are for {terms.length} numbers, and a release has "
+                f"{order.size}"
+            )
         scale = self._own_scale(order)
         if not math.isclose(terms.scale, scale, rel_tol=1e-9):
             raise OrderError(
-                f"the terms are for noise of scale {terms.scale:.9g}; here it would be {scale:.9g}: do all sites have "
-                "the same privacy settings?"
+                f"the terms are for noise of scale {terms.scale:.9g}; here it would be "
+                f"{scale:.9g}: do all sites have the same privacy settings?"
             )
 
     def _own_scale(self, order: DataOrder) -> float:
-        """Return the scale of this site's share of the noise, by its own settings; 0 for what has no noise."""
+        """Return the scale of this site's share of the noise, by its own settings; 0
+        for what has no noise.
+        """
         if not isinstance(order, PrepareOrder):
             return 0.0
         privacy = self.site.config.privacy
-        return shared_noise_scale(make_scorer(privacy, order.classes), order.public, privacy, self.honest)
+        return shared_noise_scale(
+            make_scorer(privacy, order.classes), order.public, privacy, self.honest
+        )
 
     def _delete_older(self) -> None:
         for pattern in ("sum-*.json", "masked-*.bin", "order-*.safetensors"):
@@ -295,7 +390,9 @@ def _step(
     step: str, state: SiteState, received: Mapping[str, bytes], part: Participation
 ) -> tuple[SiteState, dict[str, bytes]]:
     if step == "shares":
-        return state.share([Keys.from_bytes(name, keys) for name, keys in received.items()])
+        return state.share(
+            [Keys.from_bytes(name, keys) for name, keys in received.items()]
+        )
     if step == "survivors":
         state, signature = state.agree(received, part.signing_key)
         return state, {part.client: signature}

@@ -1,4 +1,6 @@
-"""A site: its settings, its vault and its clients. What it may reveal is decided here alone."""
+"""A site: its settings, its vault and its clients. What it may reveal is decided here
+alone.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,12 @@ from fedaux.privacy.account import account_folder
 class Site:
     """What a site knows of itself; none of it comes with an order.
 
-    Attributes:
-        config: The site's own settings.
-        vault: The folder of its privacy accounts and its state.
-        clients: The clients of the site; more than one only in a simulation.
-        features: The folder for features of its records, if not beside the account.
-        keeps_results: Whether models trained without privacy are stored as well; a simulation trains them again.
-        server: The address that the node calls, for the owner to read; "" in a simulation.
+    Attributes: config: The site's own settings. vault: The folder of its privacy
+        accounts and its state. clients: The clients of the site; more than one only in
+        a simulation. features: The folder for features of its records, if not beside
+        the account. keeps_results: Whether models trained without privacy are stored as
+        well; a simulation trains them again. server: The address that the node calls,
+        for the owner to read; "" in a simulation.
     """
 
     config: Config
@@ -32,13 +33,19 @@ class Site:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether this is a part of a simulation, whose settings are those of the run."""
+        """Whether this is a part of a simulation, whose settings are those of the
+        run.
+        """
         return not self.keeps_results
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """What may leave, in the words of `config.sends`; () for a real site whose owner has not said so."""
-        return self.config.federation.sends or (needed_by(self.config) if self.is_simulated else ())
+        """What may leave, in the words of `config.sends`; () for a real site whose
+        owner has not said so.
+        """
+        return self.config.federation.sends or (
+            needed_by(self.config) if self.is_simulated else ()
+        )
 
     def account_folder(self, client: str) -> Path:
         return account_folder(self.config, self.vault, client)

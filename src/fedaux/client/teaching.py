@@ -1,6 +1,8 @@
-"""T2 at a client: its own model on its own copy of D_distill, weighted with what the server broadcasts.
+"""T2 at a client: its own model on its own copy of D_distill, weighted with what the
+server broadcasts.
 
-Logits on public data follow from the model that is sent anyway, and the weights from the client's own release.
+Logits on public data follow from the model that is sent anyway, and the weights from
+the client's own release.
 """
 
 from __future__ import annotations
@@ -32,11 +34,14 @@ from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import client_weights
 
-_features: dict[tuple[Path, str, str], Records] = {}  # of all auxiliary data, by folder, h0 and D_distill
+# of all auxiliary data, by folder, h0 and D_distill
+_features: dict[tuple[Path, str, str], Records] = {}
 
 
 def teach(order: TrainOrder, site: Site, model: nn.Module, weights: Arrays) -> Arrays:
-    """Compute this client's part of the ensemble, {} if none is asked for. `weights` are the ones that it sends."""
+    """Compute this client's part of the ensemble, {} if none is asked for. `weights`
+    are the ones that it sends.
+    """
     if not order.teaching:
         return {}
     teaching = Teaching.from_json(order.teaching)
@@ -46,29 +51,42 @@ def teach(order: TrainOrder, site: Site, model: nn.Module, weights: Arrays) -> A
     def rows(records: Records) -> Records:
         return records if part is None else records.take(part)
 
-    inputs = rows(public_features(order, site, public, order.h0) if order.h0 else public.distill)
+    inputs = rows(
+        public_features(order, site, public, order.h0) if order.h0 else public.distill
+    )
     logits = teacher_logits(model, weights, inputs)
     if not teaching.scorer:
-        return Ensemble.of(logits, logit_weights(find_method(order.method), logits)).to_arrays()
+        return Ensemble.of(
+            logits, logit_weights(find_method(order.method), logits)
+        ).to_arrays()
     features = rows(public_features(order, site, public, teaching.h0))
     return Ensemble.of(logits, own_weights(order, site, teaching, features)).to_arrays()
 
 
 def prepare_teaching(order: PrepareOrder, site: Site) -> None:
-    """Compute features of D_distill while the extractor is loaded; later orders score them."""
+    """Compute features of D_distill while the extractor is loaded; later orders score
+    them.
+    """
     if site.config.teachers.run_on == "clients":
         public_features(order, site, own_public_data(site.config), order.h0)
 
 
-def own_weights(order: TrainOrder, site: Site, teaching: Teaching, features: Records) -> NDArray[np.floating]:
+def own_weights(
+    order: TrainOrder, site: Site, teaching: Teaching, features: Records
+) -> NDArray[np.floating]:
     """Compute s_i(x) on rows of D_distill, given their features under h0."""
     privacy = site.config.privacy
     scorer = make_scorer(privacy, order.classes)
     if teaching.scorer != privacy.scorer or not isinstance(scorer, PortableScorer):
-        raise OrderError(f"the order asks for weights of the scorer {teaching.scorer!r}, which this client cannot make")
+        raise OrderError(
+            f"the order asks for weights of the scorer {teaching.scorer!r}, which this "
+            "client cannot make"
+        )
     embedded = transform_rows(features, partial(scorer.embed, order.public))
     shared, own = order.fit, order.client_fit
-    if order.sum:  # the fit of all clients: this one's classes are its own, and go no further than the sum
+    # the fit of all clients: this one's classes are its own, and go no further than the
+    # sum
+    if order.sum:
         shared, pooled = split_fit(order.fit)
         own = own_fit(pooled, shared["records"], load_records(site, order).labels)
     return client_weights(scorer, teaching.weights, embedded, shared, own)
@@ -77,12 +95,16 @@ def own_weights(order: TrainOrder, site: Site, teaching: Teaching, features: Rec
 def ordered_public_data(config: Config, teaching: Teaching) -> PublicData:
     """Return the client's own public data, if they equal the server's."""
     if config.teachers.run_on != "clients":
-        raise OrderError("the order asks this client to teach; its own settings say teachers.run_on = 'server'")
+        raise OrderError(
+            "the order asks this client to teach; its own settings say teachers.run_on "
+            "= 'server'"
+        )
     public = own_public_data(config)
     if public.distill_hash != teaching.distill:
         raise OrderError(
-            f"D_distill here has the hash {public.distill_hash}, at the server {teaching.distill}: [aux] and seed of "
-            "this client's settings must be the server's, and the files the same"
+            f"D_distill here has the hash {public.distill_hash}, at the server "
+            f"{teaching.distill}: [aux] and seed of this client's settings must be the "
+            "server's, and the files the same"
         )
     return public
 
@@ -92,13 +114,20 @@ def own_public_data(config: Config) -> PublicData:
     return PublicData(open_auxiliary(config), None, config.aux.negatives, config.seed)
 
 
-def public_features(order: PrepareOrder | TrainOrder, site: Site, public: PublicData, h0: str) -> Records:
-    """Return features of D_distill under the extractor with this hash, computed once for all auxiliary data."""
+def public_features(
+    order: PrepareOrder | TrainOrder, site: Site, public: PublicData, h0: str
+) -> Records:
+    """Return features of D_distill under the extractor with this hash, computed once
+    for all auxiliary data.
+    """
     folder = site.feature_folder(order.client)
     key = folder, h0, public.distill_hash
     if key not in _features:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the client's account may be in it
+        # the client's account may be in it
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         device, shape = site.config.device, public.aux.shape
-        rows = FeatureCache(folder).features(h0, public.aux, lambda: ordered_extractor(order, h0, shape, device))
+        rows = FeatureCache(folder).features(
+            h0, public.aux, lambda: ordered_extractor(order, h0, shape, device)
+        )
         _features[key] = Records(rows).take(public.split.distill)
     return _features[key]

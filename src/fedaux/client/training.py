@@ -1,4 +1,6 @@
-"""T1 at a client: train a model as the order and the client's own settings say, and make the update to send."""
+"""T1 at a client: train a model as the order and the client's own settings say, and
+make the update to send.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,21 @@ from fedaux.messages import TrainOrder, Update, question
 from fedaux.methods.hooks import Hooks, LocalWork, Vector
 from fedaux.models import Prototype, flatten_state, state_sizes, to_half
 from fedaux.models.compute import compute_of, forward
-from fedaux.models.optimizer import Losses, Optimizer, Term, add_to_gradients, flat, mean_loss
+from fedaux.models.optimizer import (
+    Losses,
+    Optimizer,
+    Term,
+    add_to_gradients,
+    flat,
+    mean_loss,
+)
 from fedaux.privacy.account import TRAINING, Entry
-from fedaux.privacy.accounting import BudgetError, Mechanism, plan_training, release_mechanism
+from fedaux.privacy.accounting import (
+    BudgetError,
+    Mechanism,
+    plan_training,
+    release_mechanism,
+)
 from fedaux.privacy.dp_sgd import train_private
 from fedaux.privacy.module_validation import validate_module
 from fedaux.privacy.units import Units, public_size
@@ -48,15 +62,19 @@ def train_local(
     term: Term | None = None,
     freeze_batch_norm: bool = False,
 ) -> TrainingSummary:
-    """Train for E epochs on cross-entropy; `term`, a function of the parameters, is added to every gradient.
+    """Train for E epochs on cross-entropy; `term`, a function of the parameters, is
+    added to every gradient.
 
-    A frozen BatchNorm normalises by the statistics that came with the model and keeps them; its weights are trained.
+    A frozen BatchNorm normalises by the statistics that came with the model and keeps
+    them; its weights are trained.
     """
     model.train()
     for module in model.modules() if freeze_batch_norm else ():
         if isinstance(module, _BatchNorm):
             module.eval()
-    labels = compute_of(model).put(torch.from_numpy(np.ascontiguousarray(records.labels)))
+    labels = compute_of(model).put(
+        torch.from_numpy(np.ascontiguousarray(records.labels))
+    )
     parameters = list(model.parameters())
     descent = optimizer.make(parameters)
     steps, losses = 0, Losses()
@@ -71,19 +89,28 @@ def train_local(
                 add_to_gradients(parameters, term(flat(parameters)))
             descent.step()
             steps += 1
-    descent.zero_grad()  # the resident model must not keep a second model's worth of gradients
+    # the resident model must not keep a second model's worth of gradients
+    descent.zero_grad()
     return TrainingSummary(mean_loss(losses), steps)
 
 
-def gradient_term(hooks: Hooks, mu: float, start: Vector, received: Arrays, state: Arrays) -> Term | None:
-    """Return FedPROX's μ (θ − θ_t) plus the method's own term as one function of θ; None if there is neither."""
+def gradient_term(
+    hooks: Hooks, mu: float, start: Vector, received: Arrays, state: Arrays
+) -> Term | None:
+    """Return FedPROX's μ (θ − θ_t) plus the method's own term as one function of θ;
+    None if there is neither.
+    """
     own = type(hooks).gradient_term is not Hooks.gradient_term
     if mu == 0 and not own:
         return None
 
     @cache
     def on(device: torch.device) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        return torch.tensor(start, device=device), _tensors(received, device), _tensors(state, device)
+        return (
+            torch.tensor(start, device=device),
+            _tensors(received, device),
+            _tensors(state, device),
+        )
 
     def term(theta: Tensor) -> Tensor:
         anchor, sent, kept = on(theta.device)
@@ -101,7 +128,9 @@ def _tensors(arrays: Arrays, device: torch.device) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class ClientTask:
-    """An order to train that the client's own settings allow, with the state that the client keeps for it."""
+    """An order to train that the client's own settings allow, with the state that the
+    client keeps for it.
+    """
 
     order: TrainOrder
     site: Site
@@ -113,11 +142,15 @@ class ClientTask:
 
     @property
     def path(self) -> Path:
-        """Where the trained model is stored: by colour and client, under the hash of the question."""
+        """Where the trained model is stored: by colour and client, under the hash of
+        the question.
+        """
         return self._folder / f"{self._stem}-{question(self.order)}.safetensors"
 
     def drop_old(self) -> None:
-        """Delete all stored models but the newest: those of the current run, and of another."""
+        """Delete all stored models but the newest: those of the current run, and of
+        another.
+        """
         delete_all_but_newest(self._folder, f"{self._stem}-*.safetensors", MODELS)
 
     @property
@@ -127,16 +160,25 @@ class ClientTask:
     @cached_property
     def state(self) -> Arrays:
         """The method's state from earlier rounds."""
-        return self._states.load(self.order.last_round) if self.hooks.keeps_state else {}
+        return (
+            self._states.load(self.order.last_round) if self.hooks.keeps_state else {}
+        )
 
     @cached_property
     def start_hash(self) -> str:
-        """A hash of the state that training starts from; "" for methods that keep none."""
+        """A hash of the state that training starts from; "" for methods that keep
+        none.
+        """
         return fingerprint_arrays(self.state) if self.hooks.keeps_state else ""
 
     @property
     def _states(self) -> ClientState:
-        return ClientState(self._folder, self.order.client, self.order.run, self.site.config.privacy.colour)
+        return ClientState(
+            self._folder,
+            self.order.client,
+            self.order.run,
+            self.site.config.privacy.colour,
+        )
 
     @property
     def _folder(self) -> Path:
@@ -150,25 +192,36 @@ class ClientTask:
     @property
     def term(self) -> Term | None:
         """What the method adds to every gradient, a function of the parameters."""
-        return gradient_term(self.hooks, self.order.mu, self.start, self.order.broadcast, self.state)
+        return gradient_term(
+            self.hooks, self.order.mu, self.start, self.order.broadcast, self.state
+        )
 
     def update(self, result: LocalResult, model: Callable[[], Prototype]) -> Update:
-        """Make the update to send from the trained weights, as the method does, and keep the method's new state.
+        """Make the update to send from the trained weights, as the method does, and
+        keep the method's new state.
 
         `model` is called only if the client runs its model on public data.
         """
         order, trained, mechanism = self.order, result.trained, result.mechanism
-        work = LocalWork(trained.steps, order.lr, order.optimizer, order.momentum, order.mu)
-        sent = self.hooks.client_update(self.start, result.weights["parameters"], work, order.broadcast, self.state)
+        work = LocalWork(
+            trained.steps, order.lr, order.optimizer, order.momentum, order.mu
+        )
+        sent = self.hooks.client_update(
+            self.start, result.weights["parameters"], work, order.broadcast, self.state
+        )
         if sent.state and not self.hooks.keeps_state:
             raise SettingsError(
-                f"Cannot keep the state of {order.method}: its hooks do not say that they keep any. Set "
-                "keeps_state = True in their class."
+                f"Cannot keep the state of {order.method}: its hooks do not say that "
+                "they keep any. Set keeps_state = True in their class."
             )
         if sent.state:
             self._states.save(order.last_round, order.round, sent.state)
         weights = {**result.weights, "parameters": sent.parameters}
-        weights = to_half(weights) if order.weights["parameters"].dtype == "float16" else weights
+        weights = (
+            to_half(weights)
+            if order.weights["parameters"].dtype == "float16"
+            else weights
+        )
         return Update(
             client=order.client,
             round=order.round,
@@ -181,19 +234,26 @@ class ClientTask:
             account=self.store.account().to_json(),
             weights=weights,
             extra=sent.extra,
-            ensemble=teach(order, self.site, model(), weights) if order.teaching else {},
+            ensemble=teach(order, self.site, model(), weights)
+            if order.teaching
+            else {},
         )
 
 
 MODELS = 2  # trained models that a client keeps: of the current run, and of another
-OpenRows = Callable[[], tuple[Prototype, Records]]  # the ordered model and the rows it is for, loaded once
+# the ordered model and the rows it is for, loaded once
+OpenRows = Callable[[], tuple[Prototype, Records]]
 
 
 def train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
-    """Train without any privacy. A site, where training may take hours, stores the result; a simulation does not."""
+    """Train without any privacy. A site, where training may take hours, stores the
+    result; a simulation does not.
+    """
     if not task.site.keeps_results:
         return _train_plainly(task, rows)
-    content = task.store.without_noise(task.path, lambda: _train_plainly(task, rows).to_bytes())
+    content = task.store.without_noise(
+        task.path, lambda: _train_plainly(task, rows).to_bytes()
+    )
     return LocalResult.from_bytes(content)
 
 
@@ -201,7 +261,8 @@ def _train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
     order = task.order
     started = time.perf_counter()
     model, records = rows()
-    with seeded_torch(order.seed):  # for networks that draw random numbers, as dropout does
+    # for networks that draw random numbers, as dropout does
+    with seeded_torch(order.seed):
         trained = train_local(
             model,
             labelled(records),
@@ -213,7 +274,12 @@ def _train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
             freeze_batch_norm=order.freeze_batch_norm,
         )
     seconds = time.perf_counter() - started
-    return LocalResult(flatten_state(model), public_size(records, task.site.config.privacy), trained, seconds)
+    return LocalResult(
+        flatten_state(model),
+        public_size(records, task.site.config.privacy),
+        trained,
+        seconds,
+    )
 
 
 def labelled(records: Records) -> Records:
@@ -222,41 +288,62 @@ def labelled(records: Records) -> Records:
 
 
 def ordered_optimizer(order: TrainOrder) -> Optimizer:
-    """Return the optimiser that the order names; it may choose, since an optimiser sees only noisy gradients."""
+    """Return the optimiser that the order names; it may choose, since an optimiser sees
+    only noisy gradients.
+    """
     try:
         return Optimizer(order.optimizer, order.lr, order.momentum, order.weight_decay)
     except ValueError as error:
-        raise OrderError(f"the order asks for an optimiser that is not known here: {error}") from error
+        raise OrderError(
+            f"the order asks for an optimiser that is not known here: {error}"
+        ) from error
 
 
 def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
-    """Train with the noise that the client's own settings demand, for at most the rounds that they plan for.
+    """Train with the noise that the client's own settings demand, for at most the
+    rounds that they plan for.
 
-    The budget left after everything spent, and after the scores even if they are still to come, is spread over the
-    remaining rounds. An order that was answered before is answered from disk, and costs nothing.
+    The budget left after everything spent, and after the scores even if they are still
+    to come, is spread over the remaining rounds. An order that was answered before is
+    answered from disk, and costs nothing.
     """
     order, config = task.order, task.site.config
     privacy, local = config.privacy, config.local
-    if bool(order.h0) != config.head_only or (order.epochs, order.batch_size) != (local.epochs, local.batch_size):
-        raise OrderError("the order asks for other training than this client's budget was planned for")
-    allowed, optimizer, term = privacy.train_rounds or config.rounds, ordered_optimizer(order), task.term
+    if bool(order.h0) != config.head_only or (order.epochs, order.batch_size) != (
+        local.epochs,
+        local.batch_size,
+    ):
+        raise OrderError(
+            "the order asks for other training than this client's budget was planned "
+            "for"
+        )
+    allowed, optimizer, term = (
+        privacy.train_rounds or config.rounds,
+        ordered_optimizer(order),
+        task.term,
+    )
 
     def plan(entries: Sequence[Entry]) -> Mechanism:
         trained = [entry for entry in entries if entry.trains]
         if len(trained) >= allowed:
             raise BudgetError(
-                f"training is refused: this client's budget was planned for {allowed} rounds, and they are used up. "
-                "Its own setting privacy.train_rounds says how many there may be; more of them need more noise."
+                f"training is refused: this client's budget was planned for {allowed} "
+                "rounds, and they are used up. Its own setting privacy.train_rounds "
+                "says how many there may be; more of them need more noise."
             )
         before = [entry.mechanism for entry in entries]
         if config.releases and len(trained) == len(entries):
-            before.append(release_mechanism(order.classes * (privacy.dimension + 1), privacy))
+            before.append(
+                release_mechanism(order.classes * (privacy.dimension + 1), privacy)
+            )
         previous = trained[-1].noise if trained else 0.0
         model, records = rows()
         validate_module(model, training=True)
         parameters = state_sizes(model)["parameters"]
         size = public_size(records, privacy)
-        return plan_training(privacy, local, size, allowed - len(trained), parameters, before, previous)
+        return plan_training(
+            privacy, local, size, allowed - len(trained), parameters, before, previous
+        )
 
     def make(mechanism: Mechanism, data: tuple[Prototype, Records]) -> bytes:
         model, records = data
@@ -271,9 +358,19 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
             clip=privacy.max_grad_norm,
             optimizer=optimizer,
             term=term,
-            unsafe_seed=derive_seed(privacy.unsafe_seed, order.client, order.round) if seeded else -1,
+            unsafe_seed=derive_seed(privacy.unsafe_seed, order.client, order.round)
+            if seeded
+            else -1,
         )
-        return LocalResult(flatten_state(model), size, TrainingSummary(0.0, mechanism.steps), 0.0, mechanism).to_bytes()
+        return LocalResult(
+            flatten_state(model),
+            size,
+            TrainingSummary(0.0, mechanism.steps),
+            0.0,
+            mechanism,
+        ).to_bytes()
 
-    content = task.store.with_noise(order, TRAINING + question(order), task.path, plan, rows, make)
+    content = task.store.with_noise(
+        order, TRAINING + question(order), task.path, plan, rows, make
+    )
     return LocalResult.from_bytes(content)

@@ -1,4 +1,6 @@
-"""The tables of T2 and T3: the teachers' weights, and the distillation of their ensemble into the students."""
+"""The tables of T2 and T3: the teachers' weights, and the distillation of their
+ensemble into the students.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,11 @@ class DistillConfig(Settings):
     lr: Rate = 5e-5  # learning rate
     batch_size: Count = 128  # of public examples
     steps: Natural = 0  # of the optimiser per round; 0: those of the epochs
-    train_mode: bool = False  # students normalise by batches of public examples, as in the code of FedDF
-    patience: Natural = 0  # steps without a lower loss on a held-out tenth of the public examples; 0: no early stop
+    # students normalise by batches of public examples, as in the code of FedDF
+    train_mode: bool = False
+    # steps without a lower loss on a held-out tenth of the public examples; 0: no early
+    # stop
+    patience: Natural = 0
 
 
 @dataclass(frozen=True)
@@ -35,19 +40,29 @@ class TeachersConfig(Settings):
 
     section = "teachers."
 
-    weights: Literal["odds", "certainty"] = "odds"  # from a client's scores s: odds are s/(1 − s), certainty is s
-    max_share: Share = 1.0  # largest share of the teachers' weight that one client may have on a public example
-    run_on: Literal["server", "clients"] = "server"  # who runs teachers on D_distill; or each client, its own
-    examples: Natural = 0  # of D_distill in a round, drawn anew for each; 0: all of them
-    standing: bool = False  # a client's last model stays a teacher until it sends another; false: one round only
+    # from a client's scores s: odds are s/(1 − s), certainty is s
+    weights: Literal["odds", "certainty"] = "odds"
+    # largest share of the teachers' weight that one client may have on a public example
+    max_share: Share = 1.0
+    # who runs teachers on D_distill; or each client, its own
+    run_on: Literal["server", "clients"] = "server"
+    # of D_distill in a round, drawn anew for each; 0: all of them
+    examples: Natural = 0
+    # a client's last model stays a teacher until it sends another; false: one round
+    # only
+    standing: bool = False
 
     def check(self) -> None:
         require(
             self.run_on == "server" or self.max_share == 1,
-            "teachers.max_share below 1 needs teachers.run_on = 'server': only the server sees all teachers' weights.",
+            (
+                "teachers.max_share below 1 needs teachers.run_on = 'server': only the "
+                "server sees all teachers' weights."
+            ),
         )
         require(
             self.run_on == "server" or not self.standing,
-            "teachers.standing needs teachers.run_on = 'server': the weights of all teachers change with every round, "
-            "and who is not asked cannot send its contribution again.",
+            "teachers.standing needs teachers.run_on = 'server': the weights of all "
+            "teachers change with every round, and who is not asked cannot send its "
+            "contribution again.",
         )

@@ -1,4 +1,6 @@
-"""What each method sends, what noise protects of it, what it needs, and when to take it: for `fedaux methods`."""
+"""What each method sends, what noise protects of it, what it needs, and when to take
+it: for `fedaux methods`.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,18 @@ class MethodFacts:
 
 
 def facts_of(name: str) -> MethodFacts:
-    """Describe a method of `METHODS`; those with +p are described by the row without it."""
+    """Describe a method of `METHODS`; those with +p are described by the row without
+    it.
+    """
     method = METHODS[name]
-    return MethodFacts(name, method.label, _leaves(name, method), _protected(method), _needs(method), WHEN[name])
+    return MethodFacts(
+        name,
+        method.label,
+        _leaves(name, method),
+        _protected(method),
+        _needs(method),
+        WHEN[name],
+    )
 
 
 def reason(method: Method) -> str:
@@ -74,7 +85,9 @@ def _leaves(name: str, method: Method) -> str:
         "releases": "noisy sums",
     }[method.sends]
     extra = ["noisy sums"] if method.scores else []
-    return ", ".join([*extra, sends, *(["control variate"] if "scaffold" in name else [])])
+    return ", ".join(
+        [*extra, sends, *(["control variate"] if "scaffold" in name else [])]
+    )
 
 
 def _protected(method: Method) -> str:
@@ -84,4 +97,10 @@ def _protected(method: Method) -> str:
 
 
 def _needs(method: Method) -> str:
-    return "public data" if method.distils or method.pretrained else "–" if not method.analytic else "public data (+p)"
+    return (
+        "public data"
+        if method.distils or method.pretrained
+        else "–"
+        if not method.analytic
+        else "public data (+p)"
+    )

@@ -1,4 +1,5 @@
-"""The methods as data: each is five choices, and the name of its hooks where five choices cannot say it.
+"""The methods as data: each is five choices, and the name of its hooks where five
+choices cannot say it.
 
 A row of your own works wherever a name does, as `module:attribute`.
 """
@@ -17,20 +18,24 @@ from fedaux.core.errors import UnknownNameError, import_attribute, unknown_name
 class Method:
     """One row of the method table.
 
-    Attributes:
-        label: The name for readers: FedAUX.
-        pretrained: Start from the extractor pre-trained on unlabelled auxiliary data (P1), not from random weights.
-        proximal: Add μ/2 ‖θ − θ_t‖² to the local loss (FedPROX).
-        teachers: The ensemble to distil: none; the clients; or the clients, their average and draws from a Gaussian
+    Attributes: label: The name for readers: FedAUX. pretrained: Start from the
+        extractor pre-trained on unlabelled auxiliary data (P1), not from random
+        weights. proximal: Add μ/2 ‖θ − θ_t‖² to the local loss (FedPROX). teachers: The
+        ensemble to distil: none; the clients; or the clients, their average and draws
+        from a Gaussian
             (FedBE).
-        weights: How much each teacher counts on each public example: all equally; by the client's release (FedAUX); or
-            by the variance of the teacher's own logits (Fed-ET), which needs no release.
-        sends: What clients send: the models they train; or, once per client, what a head is computed from: sums of
-            features per class, optionally with second moments, of all records or of each class, or Gaussian mixtures of
-            each class, all unprotected; or their noisy releases.
-        hooks: Whatever the other fields cannot express: a subclass of `fedaux.Hooks`, or `module:Class`. Its fields are
-            the method's options, which `[method_options]` sets.
-        defaults: Settings by dotted key that `Config.from_dict` takes where a table leaves them out.
+        weights: How much each teacher counts on each public example: all equally; by
+            the client's release (FedAUX); or by the variance of the teacher's own
+            logits (Fed-ET), which needs no release.
+        sends: What clients send: the models they train; or, once per client, what a
+            head is computed from: sums of features per class, optionally with second
+            moments, of all records or of each class, or Gaussian mixtures of each
+            class, all unprotected; or their noisy releases.
+        hooks: Whatever the other fields cannot express: a subclass of `fedaux.Hooks`,
+            or `module:Class`. Its fields are the method's options, which
+            `[method_options]` sets.
+        defaults: Settings by dotted key that `Config.from_dict` takes where a table
+            leaves them out.
     """
 
     label: str
@@ -38,7 +43,9 @@ class Method:
     proximal: bool = False
     teachers: Literal["none", "clients", "bayesian"] = "none"
     weights: Literal["uniform", "certainty", "variance"] = "uniform"
-    sends: Literal["models", "class-sums", "moments", "moments-per-class", "mixtures", "releases"] = "models"
+    sends: Literal[
+        "models", "class-sums", "moments", "moments-per-class", "mixtures", "releases"
+    ] = "models"
     hooks: str | type = ""
     defaults: tuple[tuple[str, Any], ...] = ()
 
@@ -49,7 +56,9 @@ class Method:
 
     @property
     def sums(self) -> bool:
-        """Whether the head is computed from sums of features, which are sent without noise."""
+        """Whether the head is computed from sums of features, which are sent without
+        noise.
+        """
         return self.sends in SUMS
 
     @property
@@ -63,28 +72,54 @@ class Method:
         return self.weights == "certainty"
 
     def make_hooks(self, options: Mapping[str, Any]) -> Any:
-        """Return an instance of `hooks` with these options, or None if the method has none; unknown options raise."""
+        """Return an instance of `hooks` with these options, or None if the method has
+        none; unknown options raise.
+        """
         needs_head = f"{self.label} sends {self.sends}: its hooks must be a subclass of AnalyticHead."
         if not self.hooks:
             require(not self.sums, needs_head)
-            require(not options, f"{self.label} has no options: delete [method_options], or --set method_options={{}}.")
+            require(
+                not options,
+                (
+                    f"{self.label} has no options: delete [method_options], or --set "
+                    f"method_options={{}}."
+                ),
+            )
             return None
-        cls = self.hooks if isinstance(self.hooks, type) else _imported(self.hooks, "hooks", "class", type)
-        computes_head: bool | None = getattr(cls, "computes_head", None)  # every subclass of Hooks says whether
+        cls = (
+            self.hooks
+            if isinstance(self.hooks, type)
+            else _imported(self.hooks, "hooks", "class", type)
+        )
+        # every subclass of Hooks says whether
+        computes_head: bool | None = getattr(cls, "computes_head", None)
         require(
-            computes_head is not None, f"the hooks of {self.label}, {cls.__name__}, are no subclass of fedaux.Hooks."
+            computes_head is not None,
+            (
+                f"the hooks of {self.label}, {cls.__name__}, are no subclass of "
+                "fedaux.Hooks."
+            ),
         )
         require(not self.sums or bool(computes_head), needs_head)
         return from_table(cls, options, "method_options.")
 
 
-_NESTED = ("class-sums", "moments", "moments-per-class")  # each includes those before it
+# each includes those before it
+_NESTED = ("class-sums", "moments", "moments-per-class")
 SUMS = (*_NESTED, "mixtures")  # all unprotected
 
 
 def allowed_sums(agreed: str) -> tuple[str, ...]:
-    """Return what a client may be asked for that has agreed to send one of `SUMS`: what that includes."""
-    return _NESTED[: _NESTED.index(agreed) + 1] if agreed in _NESTED else (agreed,) if agreed in SUMS else ()
+    """Return what a client may be asked for that has agreed to send one of `SUMS`: what
+    that includes.
+    """
+    return (
+        _NESTED[: _NESTED.index(agreed) + 1]
+        if agreed in _NESTED
+        else (agreed,)
+        if agreed in SUMS
+        else ()
+    )
 
 
 _ROOM = "fedaux.methods"
@@ -105,26 +140,43 @@ _HOOKED = {
 }
 _ANALYTIC = {
     "ridge": Method("Ridge", sends="moments", hooks=f"{_ROOM}.analytic_heads:Ridge"),
-    "discriminant": Method("Discriminant", sends="moments", hooks=f"{_ROOM}.analytic_heads:Discriminant"),
-    "gaussian-head": Method("Gaussian head", sends="moments-per-class", hooks=f"{_ROOM}.gaussian_head:GaussianHead"),
+    "discriminant": Method(
+        "Discriminant", sends="moments", hooks=f"{_ROOM}.analytic_heads:Discriminant"
+    ),
+    "gaussian-head": Method(
+        "Gaussian head",
+        sends="moments-per-class",
+        hooks=f"{_ROOM}.gaussian_head:GaussianHead",
+    ),
     "fedpft": Method("FedPFT", sends="mixtures", hooks=f"{_ROOM}.fedpft:FedPFT"),
-    "class-means": Method("Class means", sends="class-sums", hooks=f"{_ROOM}.analytic_heads:ClassMeans"),
+    "class-means": Method(
+        "Class means", sends="class-sums", hooks=f"{_ROOM}.analytic_heads:ClassMeans"
+    ),
 }
 
 
 def _pretrained(rows: Mapping[str, Method]) -> dict[str, Method]:
-    return {f"{key}+p": replace(row, label=f"{row.label}+P", pretrained=True) for key, row in rows.items()}
+    return {
+        f"{key}+p": replace(row, label=f"{row.label}+P", pretrained=True)
+        for key, row in rows.items()
+    }
 
 
 _PAPER = {
     **_PLAIN,
     **_pretrained(_PLAIN),
-    "fedaux": Method("FedAUX", pretrained=True, teachers="clients", weights="certainty"),
+    "fedaux": Method(
+        "FedAUX", pretrained=True, teachers="clients", weights="certainty"
+    ),
 }
 PAPER = tuple(_PAPER)
 """The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""
 
-_CORRECTED = {"fedaux-scaffold": replace(_PAPER["fedaux"], label="FedAUX-SCAFFOLD", hooks=_HOOKED["scaffold"].hooks)}
+_CORRECTED = {
+    "fedaux-scaffold": replace(
+        _PAPER["fedaux"], label="FedAUX-SCAFFOLD", hooks=_HOOKED["scaffold"].hooks
+    )
+}
 _PRIVATE = {
     "private-head": Method(
         "Private head",
@@ -140,27 +192,42 @@ _PRIVATE = {
     )
 }
 _MORE = {**_WEIGHTED, **_HOOKED, **_ANALYTIC}
-METHODS: dict[str, Method] = {**_PRIVATE, **_PAPER, **_CORRECTED, **_MORE, **_pretrained(_MORE)}
+METHODS: dict[str, Method] = {
+    **_PRIVATE,
+    **_PAPER,
+    **_CORRECTED,
+    **_MORE,
+    **_pretrained(_MORE),
+}
 """All methods by the name that `method` takes: private-head; those of the paper; fedaux-scaffold; and fedet, fedavgm,
 fedadam, fedyogi, fednova, scaffold, feddyn, ridge, discriminant, gaussian-head, fedpft, class-means, each also with
 +p."""
 
 
 def method_name(name: str) -> str:
-    """Return the name as `METHODS` spells it: fedaux for FedAUX. Other names, such as `module:attribute`, are kept."""
+    """Return the name as `METHODS` spells it: fedaux for FedAUX. Other names, such as
+    `module:attribute`, are kept.
+    """
     return name.lower() if name.lower() in METHODS else name
 
 
 def find_method(name: str) -> Method:
-    """Return a row of `METHODS`, whatever the case of the name, or the user's own `module:attribute`."""
+    """Return a row of `METHODS`, whatever the case of the name, or the user's own
+    `module:attribute`.
+    """
     if method_name(name) in METHODS:
         return METHODS[method_name(name)]
     require(
         name.lower() not in ("closed-form", "closed-form+p"),
-        f"the head that was called {name} is private-head now, with or without +p: write that name instead.",
+        (
+            f"the head that was called {name} is private-head now, with or without +p: "
+            "write that name instead."
+        ),
     )
     if ":" not in name:
-        raise ConfigError(str(unknown_name("method", name, [*METHODS, "module:attribute"])))
+        raise ConfigError(
+            str(unknown_name("method", name, [*METHODS, "module:attribute"]))
+        )
     row: Method = _imported(name, "method", "Method", Method)
     return row
 

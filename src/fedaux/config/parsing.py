@@ -1,4 +1,6 @@
-"""Conversion between TOML tables and frozen dataclasses, with an error that names every wrong key or value."""
+"""Conversion between TOML tables and frozen dataclasses, with an error that names every
+wrong key or value.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from numbers import Integral, Real
 from pathlib import PurePath
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit, FedauxError, unknown_name
@@ -35,7 +45,9 @@ def require_choice(key: str, value: str, allowed: Sequence[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Within:
-    """The interval in which a number must lie: `Annotated[float, Within("(0, 1]")]` leaves 0 out and takes 1."""
+    """The interval in which a number must lie: `Annotated[float, Within("(0, 1]")]`
+    leaves 0 out and takes 1.
+    """
 
     interval: str
     hint: str = ""
@@ -43,12 +55,19 @@ class Within:
     def check(self, key: str, value: float) -> None:
         low, high = self.interval[1:-1].split(", ")
         above = value > float(low) if self.interval[0] == "(" else value >= float(low)
-        below = value < float(high) if self.interval[-1] == ")" else value <= float(high)
+        below = (
+            value < float(high) if self.interval[-1] == ")" else value <= float(high)
+        )
         if not (above and below):
             words = f"{'above' if self.interval[0] == '(' else 'at least'} {low}"
             if high != "inf":
-                words += f" and {'below' if self.interval[-1] == ')' else 'at most'} {high}"
-            raise ConfigError(f"{key} must be {words}, not {value}{': ' + self.hint if self.hint else ''}.")
+                words += (
+                    f" and {'below' if self.interval[-1] == ')' else 'at most'} {high}"
+                )
+            raise ConfigError(
+                f"{key} must be {words}, not "
+                f"{value}{': ' + self.hint if self.hint else ''}."
+            )
 
 
 Count = Annotated[int, Within("[1, inf)")]
@@ -63,17 +82,21 @@ Momentum = Annotated[float, Within("[0, 1)")]
 
 
 class Settings:
-    """A table of settings: a frozen dataclass that converts its values to their declared types and checks them.
+    """A table of settings: a frozen dataclass that converts its values to their
+    declared types and checks them.
 
-    Nested tables may be given as dictionaries, lists as lists, one prototype by its name. Types are annotations: a
-    `Literal` for a choice, `Annotated[int, Within("[1, inf)")]` for a number.
+    Nested tables may be given as dictionaries, lists as lists, one prototype by its
+    name. Types are annotations: a `Literal` for a choice, `Annotated[int, Within("[1,
+    inf)")]` for a number.
     """
 
     section: ClassVar[str] = ""  # the prefix of its keys in messages, such as "data."
 
     def __post_init__(self) -> None:
         for name, hint in type_hints(type(self)).items():  # type: ignore[arg-type]  # to mypy, a class cannot be hashed
-            object.__setattr__(self, name, convert(hint, getattr(self, name), f"{self.section}{name}"))
+            object.__setattr__(
+                self, name, convert(hint, getattr(self, name), f"{self.section}{name}")
+            )
         self.check()
 
     def check(self) -> None:
@@ -88,9 +111,17 @@ def type_hints(cls: Any) -> dict[str, Any]:
 
 
 def apply_override(table: dict[str, Any], text: str) -> None:
-    """Set one `key=value` in nested tables; the value is TOML, or a string without quotes."""
+    """Set one `key=value` in nested tables; the value is TOML, or a string without
+    quotes.
+    """
     key, equals, value = text.partition("=")
-    require(bool(equals), f"--set {text!r} is not of the form key=value, for example --set local.lr=0.01.")
+    require(
+        bool(equals),
+        (
+            f"--set {text!r} is not of the form key=value, for example --set "
+            "local.lr=0.01."
+        ),
+    )
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -103,7 +134,10 @@ def set_key(table: dict[str, Any], key: str, value: Any, context: str) -> None:
     *parents, leaf = key.split(".")
     for parent in parents:
         table = table.setdefault(parent, {})
-        require(isinstance(table, dict), f"{context}: {parent} is a value, not a table of settings.")
+        require(
+            isinstance(table, dict),
+            f"{context}: {parent} is a value, not a table of settings.",
+        )
     table[leaf] = value
 
 
@@ -116,8 +150,11 @@ def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{key}", value
 
 
-def from_table(cls: Any, table: Mapping[str, Any], prefix: str = "", known: Sequence[str] = ()) -> Any:
-    """Build a dataclass from a table, and its nested dataclasses from the nested tables.
+def from_table(
+    cls: Any, table: Mapping[str, Any], prefix: str = "", known: Sequence[str] = ()
+) -> Any:
+    """Build a dataclass from a table, and its nested dataclasses from the nested
+    tables.
 
     `known` are all keys of the whole, among which an unknown one may be meant.
     """
@@ -125,8 +162,15 @@ def from_table(cls: Any, table: Mapping[str, Any], prefix: str = "", known: Sequ
     known = known or list(keys_of(cls, prefix))
     for key in table:
         if key not in hints:
-            raise ConfigError(_unknown_key(prefix + key, [prefix + name for name in hints], known))
-    return cls(**{key: convert(hints[key], value, prefix + key, known) for key, value in table.items()})
+            raise ConfigError(
+                _unknown_key(prefix + key, [prefix + name for name in hints], known)
+            )
+    return cls(
+        **{
+            key: convert(hints[key], value, prefix + key, known)
+            for key, value in table.items()
+        }
+    )
 
 
 def keys_of(cls: Any, prefix: str = "") -> Iterator[str]:
@@ -139,7 +183,9 @@ def keys_of(cls: Any, prefix: str = "") -> Iterator[str]:
 
 
 def _unknown_key(key: str, here: Sequence[str], known: Sequence[str]) -> str:
-    """Names the full keys that may be meant: of the same name elsewhere, or an option of a source."""
+    """Names the full keys that may be meant: of the same name elsewhere, or an option
+    of a source.
+    """
     section, _, leaf = key.rpartition(".")
     others = [name for name in known if name.rpartition(".")[2] == leaf]
     if others:
@@ -155,21 +201,36 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, PrototypeSpec):
         return {"name": value.name, **dict(value.options)}
     if dataclasses.is_dataclass(value):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: to_plain(dict(item) if name.endswith("options") else item) for name, item in fields.items()}
+        fields = {
+            field.name: getattr(value, field.name)
+            for field in dataclasses.fields(value)
+        }
+        return {
+            name: to_plain(dict(item) if name.endswith("options") else item)
+            for name, item in fields.items()
+        }
     if isinstance(value, dict):
         return {name: to_plain(item) for name, item in value.items()}
     return [to_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def sorted_options(key: str, options: Iterable[tuple[str, Any]]) -> Options:
-    """Options sorted by name; each must be a scalar, or a list of texts or of whole numbers."""
-    found = [(name, tuple(item) if isinstance(item, list) else item) for name, item in options]
+    """Options sorted by name; each must be a scalar, or a list of texts or of whole
+    numbers.
+    """
+    found = [
+        (name, tuple(item) if isinstance(item, list) else item)
+        for name, item in options
+    ]
     for name, item in found:
         kinds = set(map(type, item)) if isinstance(item, tuple) else set()
         require(
-            isinstance(item, (int, float, str)) or (isinstance(item, tuple) and kinds in (set(), {str}, {int})),
-            f"{key}.{name} must be a number, text, true/false, or a list of text or of whole numbers.",
+            isinstance(item, (int, float, str))
+            or (isinstance(item, tuple) and kinds in (set(), {str}, {int})),
+            (
+                f"{key}.{name} must be a number, text, true/false, or a list of text "
+                "or of whole numbers."
+            ),
         )
     return tuple(sorted(found))
 
@@ -179,7 +240,10 @@ def convert(hint: Any, value: Any, key: str, known: Sequence[str] = ()) -> Any:
     if dataclasses.is_dataclass(hint):
         if isinstance(value, hint):  # type: ignore[arg-type]
             return value
-        require(isinstance(value, Mapping), f"{key} must be a table: write [{key}] and its settings below.")
+        require(
+            isinstance(value, Mapping),
+            f"{key} must be a table: write [{key}] and its settings below.",
+        )
         return from_table(hint, value, f"{key}.", known)
     if get_origin(hint) is Annotated:
         kind, bounds = get_args(hint)
@@ -191,15 +255,26 @@ def convert(hint: Any, value: Any, key: str, known: Sequence[str] = ()) -> Any:
         require_choice(key, value, get_args(hint))
         return value
     if hint == tuple[PrototypeSpec, ...]:
-        return tuple(_prototype(entry) for entry in (value if isinstance(value, (list, tuple)) else [value]))
+        return tuple(
+            _prototype(entry)
+            for entry in (value if isinstance(value, (list, tuple)) else [value])
+        )
     if hint == tuple[str, ...]:
-        strings = isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value)
+        strings = isinstance(value, (list, tuple)) and all(
+            isinstance(text, str) for text in value
+        )
         require(strings, f"{key} must be a list of text, not {value!r}.")
         return tuple(value)
     if hint == Options:
-        pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
-        require(isinstance(value, Mapping) or pairs, f"{key} must be a table of options.")
-        return sorted_options(key, value.items() if isinstance(value, Mapping) else value)
+        pairs = isinstance(value, tuple) and all(
+            isinstance(pair, tuple) and len(pair) == 2 for pair in value
+        )
+        require(
+            isinstance(value, Mapping) or pairs, f"{key} must be a table of options."
+        )
+        return sorted_options(
+            key, value.items() if isinstance(value, Mapping) else value
+        )
     return _scalar(hint, value, key)
 
 
@@ -212,8 +287,16 @@ def _scalar(hint: type, value: Any, key: str) -> Any:
         return int(value)
     if hint is str and isinstance(value, PurePath):
         return str(value)
-    expected = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-    require(isinstance(value, hint) and hint is not int, f"{key} must be {expected[hint]}, not {value!r}.")
+    expected = {
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        bool: "true or false",
+    }
+    require(
+        isinstance(value, hint) and hint is not int,
+        f"{key} must be {expected[hint]}, not {value!r}.",
+    )
     return value
 
 
@@ -225,7 +308,10 @@ def _prototype(entry: Any) -> PrototypeSpec:
         return PrototypeSpec(entry)
     if not (isinstance(entry, Mapping) and isinstance(entry.get("name"), str)):
         example = "{name = 'resnet8', width = 16}"
-        raise ConfigError(f"each prototype is a name or a table with a name, such as {example}, not {entry!r}.")
+        raise ConfigError(
+            f"each prototype is a name or a table with a name, such as {example}, not "
+            f"{entry!r}."
+        )
     options = tuple((key, value) for key, value in entry.items() if key != "name")
     require(
         all(isinstance(value, (int, float, str)) for _, value in options),

@@ -1,4 +1,6 @@
-"""Ready-made configurations and settings: the demo, and how papers and their code train (`--preset`)."""
+"""Ready-made configurations and settings: the demo, and how papers and their code train
+(`--preset`).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,17 @@ from typing import Any
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    AuxConfig,
+    DataConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 
-# Local training and the random head are the paper's: one epoch, Adam 1e-3, batches of 32. The paper distils for one
-# epoch at 5e-5, which suits tens of thousands of public images; here there are 575.
+# Local training and the random head are the paper's: one epoch, Adam 1e-3, batches of
+# 32. The paper distils for one epoch at 5e-5, which suits tens of thousands of public
+# images; here there are 575.
 DEMO = Config(
     rounds=5,
     head_init="random",
@@ -55,7 +64,10 @@ PRESETS = {
         },
     ),
     "feddf-paper": Preset(
-        "FedDF with those of its own code, early stopping on public examples instead of labels",
+        (
+            "FedDF with those of its own code, early stopping on public examples "
+            "instead of labels"
+        ),
         {
             "local.epochs": 40,
             "local.optimizer": "sgd",

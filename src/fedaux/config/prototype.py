@@ -19,7 +19,8 @@ class PrototypeSpec:
         keys = [key for key, _ in self.options]
         if len(set(keys)) < len(keys):
             raise ValueError(f"{self.label} gives an option twice; keep one of them")
-        object.__setattr__(self, "options", tuple(sorted(self.options)))  # the order does not matter for equality
+        # the order does not matter for equality
+        object.__setattr__(self, "options", tuple(sorted(self.options)))
 
     @classmethod
     def of(cls, name: str, **options: Option) -> PrototypeSpec:

@@ -1,4 +1,6 @@
-"""The configuration of a run: frozen, validated, read from TOML with overrides, and hashed."""
+"""The configuration of a run: frozen, validated, read from TOML with overrides, and
+hashed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,14 @@ from fedaux.config.parsing import (
     to_plain,
 )
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    AuxConfig,
+    DataConfig,
+    FederationConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.core import here
 
 RandomFeatures = Annotated[int, Within("[0, 100000]")]
@@ -38,21 +47,31 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """All settings of a run. Defaults are the paper's, except where docs/rulings.md says otherwise."""
+    """All settings of a run. Defaults are the paper's, except where docs/rulings.md
+    says otherwise.
+    """
 
     method: str = "fedaux"  # a name of `METHODS`, or your own: module:attribute
     method_options: Options = ()  # of the method, where it has any: beta of fedavgm, …
     rounds: Count = 10  # T: how often clients are asked to train
     fraction: Share = 1.0  # C: the fraction of clients selected each round
-    head_only: bool = False  # train only the heads, on features of the frozen extractor h0, computed once
-    head_features: Literal["standardised", "raw"] = "standardised"  # head_only: h0's, by mean and deviation of D⁻'s
-    random_features: RandomFeatures = 0  # head_only: number of random ReLU features to train heads on; 0: h0's own
-    head_init: str = "auto"  # private-head where there are releases, else random; or ridge, discriminant, …
-    prepare: Literal["auto", "selected", "all"] = "auto"  # who is asked before round 1; auto: all, for a private head
+    # train only the heads, on features of the frozen extractor h0, computed once
+    head_only: bool = False
+    # head_only: h0's, by mean and deviation of D⁻'s
+    head_features: Literal["standardised", "raw"] = "standardised"
+    # head_only: number of random ReLU features to train heads on; 0: h0's own
+    random_features: RandomFeatures = 0
+    # private-head where there are releases, else random; or ridge, discriminant, …
+    head_init: str = "auto"
+    # who is asked before round 1; auto: all, for a private head
+    prepare: Literal["auto", "selected", "all"] = "auto"
     seed: int = 0  # of everything random except the privacy noise
-    device: str = "auto"  # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own
-    precision: Precision = "float32"  # of networks' products; auto: whichever a timed trial finds faster
-    prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)  # assigned to the clients in turn
+    # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own
+    device: str = "auto"
+    # of networks' products; auto: whichever a timed trial finds faster
+    precision: Precision = "float32"
+    # assigned to the clients in turn
+    prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)
     data: DataConfig = field(default_factory=DataConfig)
     aux: AuxConfig = field(default_factory=AuxConfig)
     pretrain: PretrainConfig = field(default_factory=PretrainConfig)
@@ -69,26 +88,32 @@ class Config(Settings):
         if hooks is not None:
             require(
                 self.local.optimizer in ("auto", *hooks.optimizers),
-                f"{method.label} is not meant for {self.local.optimizer}: set local.optimizer to "
-                f"{' or '.join(hooks.optimizers)}.",
+                f"{method.label} is not meant for {self.local.optimizer}: set "
+                f"local.optimizer to {' or '.join(hooks.optimizers)}.",
             )
             require(
                 self.federation.precision == "float32" or hooks.half_precision,
-                f"{method.label} needs federation.precision = 'float32': half precision drowns what its clients send.",
+                (
+                    f"{method.label} needs federation.precision = 'float32': half "
+                    "precision drowns what its clients send."
+                ),
             )
         if self.data.partition == "folders":
             require(
                 bool(self.federation.sites),
-                "data.partition = 'folders' needs federation.sites, the names of the folders below data.path: "
-                "one client for each.",
+                "data.partition = 'folders' needs federation.sites, the names of the "
+                "folders below data.path: one client for each.",
             )
-            object.__setattr__(self, "data", replace(self.data, clients=len(self.federation.sites)))
+            object.__setattr__(
+                self, "data", replace(self.data, clients=len(self.federation.sites))
+            )
         require(
             not self.federation.sites
             or self.data.partition == "own"
             or len(self.federation.sites) == self.data.clients,
-            f"federation.sites names {len(self.federation.sites)} sites; data.clients must be as many, "
-            "or data.partition = 'own' where each site reads its own data.",
+            f"federation.sites names {len(self.federation.sites)} sites; data.clients "
+            "must be as many, or data.partition = 'own' where each site reads its own "
+            "data.",
         )
         require(
             self.data.partition != "own" or bool(self.federation.sites),
@@ -98,21 +123,33 @@ class Config(Settings):
             re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device) is not None,
             f"device must be auto, cpu, cuda, cuda:1 … or mps, not {self.device!r}.",
         )
-        require(self.head_only or self.random_features == 0, "random_features are of heads: set head_only = true.")
-        require(self.head_only or self.head_features == "standardised", "head_features needs head_only = true.")
+        require(
+            self.head_only or self.random_features == 0,
+            "random_features are of heads: set head_only = true.",
+        )
+        require(
+            self.head_only or self.head_features == "standardised",
+            "head_features needs head_only = true.",
+        )
         self._check_analytic_head()
         self._check_secure(method)
         require(
             not self.releases or self.privacy.epsilon <= self.privacy.epsilon_budget,
-            f"privacy.epsilon_total = {self.privacy.epsilon_total:g} is less than privacy.epsilon = "
-            f"{self.privacy.epsilon:g}, which the scores alone cost.",
+            f"privacy.epsilon_total = {self.privacy.epsilon_total:g} is less than "
+            f"privacy.epsilon = {self.privacy.epsilon:g}, which the scores alone cost.",
         )
         require(
             self.privacy.unit == "record" or self.data.person != "",
-            "privacy.unit = 'person' needs data.person, the person a record belongs to.",
+            (
+                "privacy.unit = 'person' needs data.person, the person a record "
+                "belongs to."
+            ),
         )
         require(len(self.prototypes) >= 1, "prototypes must name at least one network.")
-        require(len(set(self.prototypes)) == len(self.prototypes), "prototypes must differ from one another.")
+        require(
+            len(set(self.prototypes)) == len(self.prototypes),
+            "prototypes must differ from one another.",
+        )
 
     @property
     def local_training(self) -> LocalConfig:
@@ -123,15 +160,22 @@ class Config(Settings):
 
     @property
     def head_start(self) -> str:
-        """`head_init`, completed: the head of the releases, where the method asks for them anyway."""
+        """`head_init`, completed: the head of the releases, where the method asks for
+        them anyway.
+        """
         if self.head_init != "auto":
             return self.head_init
-        releases = find_method(self.method).scores and self.privacy.scorer in ("class-embedding", "class-moments")
+        releases = find_method(self.method).scores and self.privacy.scorer in (
+            "class-embedding",
+            "class-moments",
+        )
         return "private-head" if releases and self.random_features == 0 else "random"
 
     @property
     def prepares_all(self) -> bool:
-        """Whether all clients are asked before round 1, not only those of that round."""
+        """Whether all clients are asked before round 1, not only those of that
+        round.
+        """
         private_head = "private-head" in (self.method, self.head_start)
         return self.prepare == "all" or (self.prepare == "auto" and private_head)
 
@@ -144,21 +188,31 @@ class Config(Settings):
         if head is None:
             return
         require(
-            head.analytic, f"head_init = {self.head_init!r} must be auto, random, or a method that computes its head."
+            head.analytic,
+            (
+                f"head_init = {self.head_init!r} must be auto, random, or a method "
+                "that computes its head."
+            ),
         )
         head.make_hooks(dict(self.method_options) if method.analytic else {})
         require(
-            head.sends != "releases" or self.privacy.scorer in ("class-embedding", "class-moments"),
-            "the private head needs privacy.scorer = 'class-embedding' or 'class-moments'.",
+            head.sends != "releases"
+            or self.privacy.scorer in ("class-embedding", "class-moments"),
+            (
+                "the private head needs privacy.scorer = 'class-embedding' or "
+                "'class-moments'."
+            ),
         )
         require(
             head.sends != "releases" or self.random_features == 0,
             "the private head is one on h0's own features: set random_features = 0.",
         )
         require(
-            not self.privacy.private_training or (not head.sums and not method.analytic),
-            f"{head.label} sends sums of features without noise, or trains nothing, and privacy.private_training is "
-            "for training: method = 'private-head' and head_init = 'private-head' compute a head under noise.",
+            not self.privacy.private_training
+            or (not head.sums and not method.analytic),
+            f"{head.label} sends sums of features without noise, or trains nothing, "
+            "and privacy.private_training is for training: method = 'private-head' "
+            "and head_init = 'private-head' compute a head under noise.",
         )
 
     def _check_secure(self, method: Method) -> None:
@@ -167,38 +221,51 @@ class Config(Settings):
             return
         require(
             federation.threshold > 2 / 3,
-            "federation.secure needs federation.threshold above 2/3: of fewer sites, two sums could differ.",
+            (
+                "federation.secure needs federation.threshold above 2/3: of fewer "
+                "sites, two sums could differ."
+            ),
         )
         require(
             not method.distils or self.teachers.run_on == "clients",
-            "with federation.secure only a client sees its model, so it must run it on the public data itself: set "
-            "teachers.run_on = 'clients'.",
+            "with federation.secure only a client sees its model, so it must run it "
+            "on the public data itself: set teachers.run_on = 'clients'.",
         )
         require(
             not self.privacy.private_training,
-            "there is no private training in secure sums, because it added nothing to the private head: set "
-            "privacy.private_training = false, or federation.secure = false.",
+            "there is no private training in secure sums, because it added nothing to "
+            "the private head: set privacy.private_training = false, or "
+            "federation.secure = false.",
         )
         require(
             federation.over_selection == 0,
-            "federation.over_selection ends a round early, and a secure sum needs all of its sites: set it to 0.",
+            (
+                "federation.over_selection ends a round early, and a secure sum needs "
+                "all of its sites: set it to 0."
+            ),
         )
         hooks = method.make_hooks(dict(self.method_options))
         require(
             hooks is None or not hooks.keeps_state,
-            f"there are no secure sums of {method.label}, whose clients keep state from round to round: a server could "
-            "set the states apart so that a sum shows one site. Choose a method without such state, or set "
+            f"there are no secure sums of {method.label}, whose clients keep state "
+            "from round to round: a server could set the states apart so that a sum "
+            "shows one site. Choose a method without such state, or set "
             "federation.secure = false.",
         )
         head = self.analytic_head
         require(
             head is None or head.sends != "mixtures",
-            "mixtures of clients cannot be added up, so there is no secure sum of them: take gaussian-head for fedpft.",
+            (
+                "mixtures of clients cannot be added up, so there is no secure sum of "
+                "them: take gaussian-head for fedpft."
+            ),
         )
 
     @property
     def analytic_head(self) -> Method | None:
-        """The method whose head is computed: the run's own, or the one whose head training starts from; else None."""
+        """The method whose head is computed: the run's own, or the one whose head
+        training starts from; else None.
+        """
         method = find_method(self.method)
         if method.analytic or self.head_start == "random":
             return method if method.analytic else None
@@ -211,36 +278,45 @@ class Config(Settings):
 
     @property
     def releases(self) -> bool:
-        """Whether clients make a release, to be weighted as teachers or to compute a head."""
+        """Whether clients make a release, to be weighted as teachers or to compute a
+        head.
+        """
         head = self.analytic_head
-        return find_method(self.method).scores or (head is not None and head.sends == "releases")
+        return find_method(self.method).scores or (
+            head is not None and head.sends == "releases"
+        )
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
         """Read the settings of a run from a TOML or JSON file.
 
-        Data paths in the file are looked up beside it, then in the working directory; data paths in overrides are
-        looked up in the working directory. A table `[tune]` is ignored: it is for `fedaux tune`.
+        Data paths in the file are looked up beside it, then in the working directory;
+        data paths in overrides are looked up in the working directory. A table `[tune]`
+        is ignored: it is for `fedaux tune`.
 
-        Args:
-            path: The file.
-            overrides: Settings that replace those of the file, as `key=value`: `local.lr=0.01`.
+        Args: path: The file. overrides: Settings that replace those of the file, as
+            `key=value`: `local.lr=0.01`.
 
         Returns:
             The validated settings.
         """
-        return cls.from_dict({key: value for key, value in read_table(path).items() if key != "tune"}, overrides)
+        return cls.from_dict(
+            {key: value for key, value in read_table(path).items() if key != "tune"},
+            overrides,
+        )
 
     @classmethod
-    def from_dict(cls, table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+    def from_dict(
+        cls, table: Mapping[str, Any], overrides: Sequence[str] = ()
+    ) -> Config:
         """Build the settings from nested tables, as TOML or JSON has them.
 
-        Args:
-            table: Settings by name, with one table per section. It is not modified.
-            overrides: Settings that replace those of the table, as `key=value`: `local.lr=0.01`.
+        Args: table: Settings by name, with one table per section. It is not modified.
+            overrides: Settings that replace those of the table, as `key=value`:
+            `local.lr=0.01`.
 
-        Returns:
-            The validated settings; settings that the table leaves out have their defaults, or those of the method.
+        Returns: The validated settings; settings that the table leaves out have their
+            defaults, or those of the method.
         """
         merged = copy.deepcopy(dict(table))
         for text in overrides:
@@ -251,13 +327,16 @@ class Config(Settings):
         return built
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings as nested tables for JSON or TOML, which `from_dict` reads back."""
+        """Return all settings as nested tables for JSON or TOML, which `from_dict`
+        reads back.
+        """
         return dict(to_plain(self))
 
     def save(self, path: str | Path) -> Path:
         """Write all settings to a TOML file, which `load` reads back.
 
-        Objects that exist only in this session cannot be written; the error names the settings that hold them.
+        Objects that exist only in this session cannot be written; the error names the
+        settings that hold them.
 
         Args:
             path: The file to write.
@@ -270,15 +349,22 @@ class Config(Settings):
         if self.session_keys:
             advice = "save arrays with numpy.savez and give the file; put a class, function or Method into a module"
             own = ", ".join(self.session_keys)
-            raise ConfigError(f"{own} cannot be written, being objects of this Python session: {advice}.")
+            raise ConfigError(
+                f"{own} cannot be written, being objects of this Python session: "
+                f"{advice}."
+            )
         path = Path(path)
         path.write_text(to_complete_toml(self), encoding="utf-8")
         return path
 
     @property
     def session_keys(self) -> list[str]:
-        """The keys whose values are objects of this Python session (`core.here`), which no other process has."""
-        return [key for key, value in dotted(self.to_dict()) if here.PREFIX in str(value)]
+        """The keys whose values are objects of this Python session (`core.here`), which
+        no other process has.
+        """
+        return [
+            key for key, value in dotted(self.to_dict()) if here.PREFIX in str(value)
+        ]
 
     @property
     def hash(self) -> str:
@@ -287,7 +373,9 @@ class Config(Settings):
 
     @property
     def run_id(self) -> str:
-        """An id that stays the same when a run continues with more rounds, other timeouts or another device."""
+        """An id that stays the same when a run continues with more rounds, other
+        timeouts or another device.
+        """
         return run_id(self.to_dict())
 
 
@@ -297,13 +385,22 @@ def _complete(table: dict[str, Any]) -> None:
     for key, value in find_method(name).defaults if isinstance(name, str) else ():
         section, _, leaf = key.rpartition(".")
         place = table.setdefault(section, {}) if section else table
-        if isinstance(place, dict):  # else a section that is made already, or an error that `from_table` describes
+        # else a section that is made already, or an error that `from_table` describes
+        if isinstance(place, dict):
             place.setdefault(leaf, value)
 
 
 def run_id(table: Mapping[str, Any]) -> str:
-    """Compute the id of a run from the settings stored in its folder, so that newer versions find the same id."""
-    return _hash({key: value for key, value in table.items() if key not in ("rounds", "federation", "device")})
+    """Compute the id of a run from the settings stored in its folder, so that newer
+    versions find the same id.
+    """
+    return _hash(
+        {
+            key: value
+            for key, value in table.items()
+            if key not in ("rounds", "federation", "device")
+        }
+    )
 
 
 def _hash(table: Mapping[str, Any]) -> str:
@@ -311,15 +408,27 @@ def _hash(table: Mapping[str, Any]) -> str:
 
 
 def flatten(config: Config) -> dict[str, str | float]:
-    """Return settings by dotted key, as trackers expect them: `local.lr` → 0.001. Lists become JSON."""
-    return {key: json.dumps(value) if isinstance(value, list) else value for key, value in dotted(config.to_dict())}
+    """Return settings by dotted key, as trackers expect them: `local.lr` → 0.001. Lists
+    become JSON.
+    """
+    return {
+        key: json.dumps(value) if isinstance(value, list) else value
+        for key, value in dotted(config.to_dict())
+    }
 
 
 def _beside(file: Path, table: dict[str, Any]) -> dict[str, Any]:
-    """Resolve the data paths that exist beside the file; other paths stay as they are."""
+    """Resolve the data paths that exist beside the file; other paths stay as they
+    are.
+    """
     for section in (table.get("data"), table.get("aux")):
         path = section.get("path") if isinstance(section, dict) else None
-        if isinstance(section, dict) and isinstance(path, str) and path and (file.parent / path).exists():
+        if (
+            isinstance(section, dict)
+            and isinstance(path, str)
+            and path
+            and (file.parent / path).exists()
+        ):
             section["path"] = os.path.normpath(file.parent / path)
     return table
 
@@ -328,9 +437,18 @@ def read_table(path: str | Path) -> dict[str, Any]:
     """Read the tables of a TOML or JSON file without validating them."""
     path = Path(path)
     if not path.is_file():
-        raise ConfigError(f"there is no config file {path}; `fedaux demo` runs without one and shows how one looks.")
+        raise ConfigError(
+            f"there is no config file {path}; `fedaux demo` runs without one and shows "
+            "how one looks."
+        )
     try:
         text = path.read_text(encoding="utf-8")
-        return _beside(path, dict(json.loads(text) if path.suffix == ".json" else tomllib.loads(text)))
+        return _beside(
+            path,
+            dict(json.loads(text) if path.suffix == ".json" else tomllib.loads(text)),
+        )
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
+        raise ConfigError(
+            f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: "
+            f"{error}"
+        ) from error

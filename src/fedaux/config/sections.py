@@ -1,4 +1,6 @@
-"""The tables of a configuration: each a frozen dataclass whose values are checked when it is made."""
+"""The tables of a configuration: each a frozen dataclass whose values are checked when
+it is made.
+"""
 
 from __future__ import annotations
 
@@ -31,74 +33,109 @@ Schedule = Literal["constant", "cosine", "step"]
 Alpha = Annotated[float, Within("(0, inf)", "0.01 is extreme, 100 nearly even")]
 Seed = Annotated[int, Within("[-1, inf)")]
 Epsilon = Annotated[float, Within("(0, inf)", "for no scores set method = 'feddf+p'")]
-Colour = Literal["plain", "private"]  # of what a client keeps: whether noise stands between it and the records
+# of what a client keeps: whether noise stands between it and the records
+Colour = Literal["plain", "private"]
 
 
 @dataclass(frozen=True)
 class DataConfig(Settings):
-    """Private and test data, and how the private records are split between the clients."""
+    """Private and test data, and how the private records are split between the
+    clients.
+    """
 
     section = "data."
 
     source: str = "digits"  # a name of `data.sources`, or module:function
     path: str = ""  # of the source, if it takes one
     options: Options = ()  # further arguments of the source
-    classes: tuple[str, ...] = ()  # names of labels 0, 1, …, the same at all sites; required by partition = "own"
-    person: str = ""  # the person a record belongs to: a column, an array's name, or a regular expression over paths
-    strict: bool = False  # stop at an image file that cannot be read, instead of leaving it out; also of [aux]
-    test_fraction: Fraction = 0.2  # of the training records, held out if the source has no test set
+    # names of labels 0, 1, …, the same at all sites; required by partition = "own"
+    classes: tuple[str, ...] = ()
+    # the person a record belongs to: a column, an array's name, or a regular expression
+    # over paths
+    person: str = ""
+    # stop at an image file that cannot be read, instead of leaving it out; also of
+    # [aux]
+    strict: bool = False
+    # of the training records, held out if the source has no test set
+    test_fraction: Fraction = 0.2
     test_seed: Annotated[
         int, Within("[-1, inf)")
-    ] = -1  # of which records those are; −1: the run's seed, so that every seed has its own
-    validation_fraction: Momentum = 0.0  # of the private records, held out and evaluated in place of the test set
+        # of which records those are; −1: the run's seed, so that every seed has its own
+    ] = -1
+    # of the private records, held out and evaluated in place of the test set
+    validation_fraction: Momentum = 0.0
     clients: Count = 10  # number of simulated clients
-    partition: Partition = "dirichlet"  # or shards, iid; folders: SITE/CLASS/; given: by the source; own: real sites
-    alpha: Alpha = 0.01  # of the Dirichlet split: 0.01 is about one class per client, 100 nearly even
+    # or shards, iid; folders: SITE/CLASS/; given: by the source; own: real sites
+    partition: Partition = "dirichlet"
+    # of the Dirichlet split: 0.01 is about one class per client, 100 nearly even
+    alpha: Alpha = 0.01
     shards: Count = 2  # per client, for partition = "shards"
 
     def check(self) -> None:
-        require(len(set(self.classes)) == len(self.classes), "data.classes must differ from one another.")
+        require(
+            len(set(self.classes)) == len(self.classes),
+            "data.classes must differ from one another.",
+        )
         require(
             self.validation_fraction == 0 or self.partition != "own",
-            "data.validation_fraction holds out records of simulated clients; with data.partition = 'own' every site "
-            "has its own. Tune on a simulation, and give real sites what it has chosen.",
+            "data.validation_fraction holds out records of simulated clients; with "
+            "data.partition = 'own' every site has its own. Tune on a simulation, and "
+            "give real sites what it has chosen.",
         )
 
 
 @dataclass(frozen=True)
 class AuxConfig(Settings):
-    """Public unlabelled data: a source of its own, or records held out of the private source, labels dropped."""
+    """Public unlabelled data: a source of its own, or records held out of the private
+    source, labels dropped.
+    """
 
     section = "aux."
 
     source: str = ""  # as data.source; "" holds records out of the private source
     path: str = ""  # of the source, if it takes one
     options: Options = ()  # further arguments of the source
-    fraction: Fraction = 0.5  # of the training records, held out if there is no source of its own
-    public: bool = False  # anyone may see its records: reports show some. Published sources such as cifar10 are
+    # of the training records, held out if there is no source of its own
+    fraction: Fraction = 0.5
+    # anyone may see its records: reports show some. Published sources such as cifar10
+    # are
+    public: bool = False
     limit: Natural = 0  # maximum number of records; 0: all
     negatives: Fraction = 0.2  # fraction used as negatives D⁻; the rest is D_distill
 
 
 @dataclass(frozen=True)
 class PretrainConfig(Settings):
-    """P1: self-supervised training of each prototype's extractor on all auxiliary data (SimCLR, for text masked LM)."""
+    """P1: self-supervised training of each prototype's extractor on all auxiliary data
+    (SimCLR, for text masked LM).
+    """
 
     section = "pretrain."
 
     epochs: Natural = 100  # 0 leaves the extractor random
-    seed: int = 0  # separate from the run's, so that all splits and seeds of a study share one extractor
+    # separate from the run's, so that all splits and seeds of a study share one
+    # extractor
+    seed: int = 0
     lr: Rate = 1e-3  # Adam's
     weight_decay: NonNegative = 1e-6  # Adam's
-    batch_size: Annotated[int, Within("[2, inf)", "views are contrasted with others")] = 512  # images, two views each
-    micro_batch_size: Natural = 0  # images in one forward pass, to save memory; 0: the whole batch
+    # images, two views each
+    batch_size: Annotated[
+        int, Within("[2, inf)", "views are contrasted with others")
+    ] = 512
+    # images in one forward pass, to save memory; 0: the whole batch
+    micro_batch_size: Natural = 0
     temperature: Positive = 0.5  # of the contrastive loss
     projection_dim: Count = 128  # output of the projection head
     min_crop_area: Share = 0.2  # smallest fraction of the area that a random crop keeps
-    flip: bool = True  # random horizontal flips; false where left and right differ: digits, text in images, anatomy
+    # random horizontal flips; false where left and right differ: digits, text in
+    # images, anatomy
+    flip: bool = True
 
     def check(self) -> None:
-        require(self.micro_batch_size != 1, "pretrain.micro_batch_size must be 0 or at least 2, not 1.")
+        require(
+            self.micro_batch_size != 1,
+            "pretrain.micro_batch_size must be 0 or at least 2, not 1.",
+        )
 
 
 @dataclass(frozen=True)
@@ -108,42 +145,62 @@ class LocalConfig(Settings):
     section = "local."
 
     epochs: Count = 5  # E: passes over the client's records a round
-    optimizer: Literal["auto", "adam", "sgd"] = "auto"  # SGD from a computed head or where the method needs it; or Adam
-    lr: Annotated[float, Within("[0, 1e20]")] = 0.0  # learning rate, of the first round; 0: one that suits
+    # SGD from a computed head or where the method needs it; or Adam
+    optimizer: Literal["auto", "adam", "sgd"] = "auto"
+    # learning rate, of the first round; 0: one that suits
+    lr: Annotated[float, Within("[0, 1e20]")] = 0.0
     momentum: Momentum = 0.0  # SGD's
     weight_decay: NonNegative = 0.0  # λ of the λ/2 ‖θ‖² that is added to the loss
-    schedule: Schedule = "constant"  # of lr over the rounds; or cosine, or step: lower after 1/2 and 3/4 of them
+    # of lr over the rounds; or cosine, or step: lower after 1/2 and 3/4 of them
+    schedule: Schedule = "constant"
     final_lr_fraction: Share = 0.01  # share of lr that cosine and step end with
     batch_size: Count = 32  # of records
     mu: NonNegative = 0.01  # FedPROX only
-    freeze_batch_norm: bool = False  # BatchNorm keeps the server's statistics: those of few classes are others
+    # BatchNorm keeps the server's statistics: those of few classes are others
+    freeze_batch_norm: bool = False
 
     def check(self) -> None:
         require(
             self.momentum == 0 or self.optimizer != "adam",
-            "local.momentum is SGD's, Adam has its own: set local.optimizer = 'sgd', or leave local.momentum out.",
+            (
+                "local.momentum is SGD's, Adam has its own: set local.optimizer = "
+                "'sgd', or leave local.momentum out."
+            ),
         )
 
-    def resolved(self, optimizers: Sequence[str], computed_head: bool = False, heads: bool = False) -> LocalConfig:
-        """Return the settings with an optimiser and its learning rate, where they are left to the method.
+    def resolved(
+        self,
+        optimizers: Sequence[str],
+        computed_head: bool = False,
+        heads: bool = False,
+    ) -> LocalConfig:
+        """Return the settings with an optimiser and its learning rate, where they are
+        left to the method.
 
-        Args:
-            optimizers: Those that the method allows.
-            computed_head: Whether training starts from a computed head, which Adam's first steps would undo.
-            heads: Whether only heads are trained, on standardised features; a whole network needs smaller steps then.
+        Args: optimizers: Those that the method allows. computed_head: Whether training
+            starts from a computed head, which Adam's first steps would undo. heads:
+            Whether only heads are trained, on standardised features; a whole network
+            needs smaller steps then.
         """
         optimizer = self.optimizer
         if optimizer == "auto":
             adam = "adam" in optimizers and not self.momentum and not computed_head
             optimizer = "adam" if adam else "sgd"
         sgd = 0.01 if computed_head and not heads else 0.1
-        return replace(self, optimizer=optimizer, lr=self.lr or (1e-3 if optimizer == "adam" else sgd))
+        return replace(
+            self,
+            optimizer=optimizer,
+            lr=self.lr or (1e-3 if optimizer == "adam" else sgd),
+        )
 
     def lr_at(self, round_: int, rounds: int) -> float:
         """The learning rate of round 1, 2, …, `rounds`."""
         if self.schedule == "cosine":
             half_turn = math.pi * (round_ - 1) / max(1, rounds - 1)
-            return self.lr * (self.final_lr_fraction + (1 - self.final_lr_fraction) * (1 + math.cos(half_turn)) / 2)
+            return self.lr * (
+                self.final_lr_fraction
+                + (1 - self.final_lr_fraction) * (1 + math.cos(half_turn)) / 2
+            )
         if self.schedule == "step":
             drops = sum((round_ - 1) / rounds >= share for share in (0.5, 0.75))
             return self.lr * math.pow(self.final_lr_fraction, drops / 2)
@@ -156,43 +213,76 @@ class PrivacyConfig(Settings):
 
     section = "privacy."
 
-    scorer: str = "class-embedding"  # or class-moments, mean-embedding, logistic, module:function
+    # or class-moments, mean-embedding, logistic, module:function
+    scorer: str = "class-embedding"
     epsilon: Epsilon = 0.1  # of one release of scores
-    epsilon_total: NonNegative = 0.0  # of all that a client ever releases, private training too; 0: one release only
+    # of all that a client ever releases, private training too; 0: one release only
+    epsilon_total: NonNegative = 0.0
     delta: Fraction = 1e-5  # of everything; well below 1 / number of records
-    unit: Literal["record", "person"] = "record"  # of privacy; or a person with all their records (data.person)
-    max_records_per_person: Count = 10  # unit = "person": records of a person beyond this number are not used
-    adjacency: Literal["replace-one", "add-remove"] = "replace-one"  # neighbouring datasets; or add-remove
-    calibration: Literal["opendp", "analytic"] = "analytic"  # of the noise; or opendp: zCDP, 7 to 11 % more noise
-    embedding_dim: Natural = 32  # dimension of the public PCA; 0: chosen on public data (class-moments), else 32
-    expected_records: Natural = 0  # class-moments: of all clients, to choose for; 0: simulated ones, else 10,000
+    # of privacy; or a person with all their records (data.person)
+    unit: Literal["record", "person"] = "record"
+    # unit = "person": records of a person beyond this number are not used
+    max_records_per_person: Count = 10
+    # neighbouring datasets; or add-remove
+    adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    # of the noise; or opendp: zCDP, 7 to 11 % more noise
+    calibration: Literal["opendp", "analytic"] = "analytic"
+    # dimension of the public PCA; 0: chosen on public data (class-moments), else 32
+    embedding_dim: Natural = 32
+    # class-moments: of all clients, to choose for; 0: simulated ones, else 10,000
+    expected_records: Natural = 0
     ridge: Annotated[float, Within("[1e-6, inf)")] = 0.01  # logistic: regularisation λ
-    private_training: bool = False  # DP-SGD with what scores leave of epsilon_total; false: models are not private
-    train_rounds: Natural = 0  # rounds of private training the budget is planned for; 0: the rounds of the run
-    sample_rate: Probability = 0.0  # of a client's records in a step of DP-SGD; 0: local.batch_size of them
+    # DP-SGD with what scores leave of epsilon_total; false: models are not private
+    private_training: bool = False
+    # rounds of private training the budget is planned for; 0: the rounds of the run
+    train_rounds: Natural = 0
+    # of a client's records in a step of DP-SGD; 0: local.batch_size of them
+    sample_rate: Probability = 0.0
     max_grad_norm: Positive = 1.0  # to which a record's gradient is clipped
-    declared_records: Natural = 0  # public |D_i| in units; required by add-remove, replace-one counts the records
-    unsafe_seed: int = -1  # ≥ 0 seeds the noise, which voids all privacy: tests and studies only
+    # public |D_i| in units; required by add-remove, replace-one counts the records
+    declared_records: Natural = 0
+    # ≥ 0 seeds the noise, which voids all privacy: tests and studies only
+    unsafe_seed: int = -1
 
     def check(self) -> None:
         if ":" not in self.scorer:  # else a module:function of the user's
-            scorers = ("class-embedding", "class-moments", "mean-embedding", "logistic", "module:function")
+            scorers = (
+                "class-embedding",
+                "class-moments",
+                "mean-embedding",
+                "logistic",
+                "module:function",
+            )
             require_choice("privacy.scorer", self.scorer, scorers)
         require(
             self.adjacency == "replace-one" or self.declared_records >= 1,
-            "privacy.adjacency = 'add-remove' needs privacy.declared_records, a size that neighbours share.",
+            (
+                "privacy.adjacency = 'add-remove' needs privacy.declared_records, a "
+                "size that neighbours share."
+            ),
         )
         require(
             self.embedding_dim <= 512 or self.scorer != "class-moments",
-            "privacy.embedding_dim must be at most 512 with the scorer class-moments, which sends its square.",
+            (
+                "privacy.embedding_dim must be at most 512 with the scorer "
+                "class-moments, which sends its square."
+            ),
         )
         require(
-            self.scorer != "class-moments" or self.unit == "record" or self.max_records_per_person <= 1024,
-            "privacy.max_records_per_person must be at most 1024 with the scorer class-moments.",
+            self.scorer != "class-moments"
+            or self.unit == "record"
+            or self.max_records_per_person <= 1024,
+            (
+                "privacy.max_records_per_person must be at most 1024 with the scorer "
+                "class-moments."
+            ),
         )
         require(
             self.epsilon_total > 0 or not self.private_training,
-            "privacy.private_training needs privacy.epsilon_total, what scores and training may cost together.",
+            (
+                "privacy.private_training needs privacy.epsilon_total, what scores and "
+                "training may cost together."
+            ),
         )
 
     @property
@@ -207,7 +297,9 @@ class PrivacyConfig(Settings):
 
     @property
     def colour(self) -> Colour:
-        """The colour of everything that training leaves behind: private only with private training and secret noise."""
+        """The colour of everything that training leaves behind: private only with
+        private training and secret noise.
+        """
         return "private" if self.private_training and self.unsafe_seed < 0 else "plain"
 
 
@@ -217,30 +309,51 @@ class FederationConfig(Settings):
 
     section = "federation."
 
-    sites: tuple[str, ...] = ()  # names of real sites; empty: clients are simulated from one source
-    registered_only: bool = False  # a node takes part only under the name that its key was registered with
-    connect_timeout: Positive = 600.0  # seconds to wait for the sites before the first round
+    # names of real sites; empty: clients are simulated from one source
+    sites: tuple[str, ...] = ()
+    # a node takes part only under the name that its key was registered with
+    registered_only: bool = False
+    # seconds to wait for the sites before the first round
+    connect_timeout: Positive = 600.0
     timeout: Positive = 3600.0  # seconds to wait for the replies of a round
-    retries: Natural = 2  # how often an order without an answer is sent again in a round; it is paid for once
-    reconnect_timeout: NonNegative = 180.0  # seconds that a round waits for a site that has dropped out
-    quorum: Probability = 0.5  # fraction of the selected clients whose contributions a round needs
-    over_selection: NonNegative = 0.0  # fraction of additional clients to select; enough replies end the round
-    precision: Literal["float32", "float16"] = "float32"  # of models on the wire; float16 halves the bytes
+    # how often an order without an answer is sent again in a round; it is paid for once
+    retries: Natural = 2
+    # seconds that a round waits for a site that has dropped out
+    reconnect_timeout: NonNegative = 180.0
+    # fraction of the selected clients whose contributions a round needs
+    quorum: Probability = 0.5
+    # fraction of additional clients to select; enough replies end the round
+    over_selection: NonNegative = 0.0
+    # of models on the wire; float16 halves the bytes
+    precision: Literal["float32", "float16"] = "float32"
     max_records: Count = 1_000_000  # largest number of records a client may report
-    approval: Literal["none", "ask"] = "none"  # ask: at a site, its owner approves before an order is answered
-    standing: tuple[str, ...] = ()  # at a site: words of `sends` that need no approval, such as "noisy sums"
-    sends: tuple[str, ...] = ()  # at a site: what may leave it, such as "noisy sums", "models"; all else is refused
-    max_epochs: Count = 100  # at a site: that an order may ask for in a round; its own local.epochs always
-    secure: bool = False  # the server learns sums over the sites, and nothing of a site alone (secure sums)
-    threshold: Annotated[float, Within("(0, 1]")] = 0.8  # share of the asked sites that a secure sum needs; above 2/3
-    colluders: Natural = 1  # sites that may work together with the server: the noise suffices without theirs
+    # ask: at a site, its owner approves before an order is answered
+    approval: Literal["none", "ask"] = "none"
+    # at a site: words of `sends` that need no approval, such as "noisy sums"
+    standing: tuple[str, ...] = ()
+    # at a site: what may leave it, such as "noisy sums", "models"; all else is refused
+    sends: tuple[str, ...] = ()
+    # at a site: that an order may ask for in a round; its own local.epochs always
+    max_epochs: Count = 100
+    # the server learns sums over the sites, and nothing of a site alone (secure sums)
+    secure: bool = False
+    # share of the asked sites that a secure sum needs; above 2/3
+    threshold: Annotated[float, Within("(0, 1]")] = 0.8
+    # sites that may work together with the server: the noise suffices without theirs
+    colluders: Natural = 1
 
     def check(self) -> None:
-        require(len(set(self.sites)) == len(self.sites), "federation.sites must differ from one another.")
+        require(
+            len(set(self.sites)) == len(self.sites),
+            "federation.sites must differ from one another.",
+        )
         for word in self.sends:
             require_choice("federation.sends", word, tuple(MEANINGS))
         for name in self.sites:
             require(
                 re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is not None,
-                f"federation.sites: {name!r} cannot be the name of a site; use letters, digits, - and _.",
+                (
+                    f"federation.sites: {name!r} cannot be the name of a site; use "
+                    "letters, digits, - and _."
+                ),
             )

@@ -1,7 +1,8 @@
-"""What may leave a site, in the words of `site.toml`: `sends = ["noisy sums", "models"]`.
+"""What may leave a site, in the words of `site.toml`: `sends = ["noisy sums",
+"models"]`.
 
-A site's owner lists it, and everything else is refused (`client.gate`). Only simulated clients, whose settings are
-those of the run itself, go by what the run's method sends.
+A site's owner lists it, and everything else is refused (`client.gate`). Only simulated
+clients, whose settings are those of the run itself, go by what the run's method sends.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ MEANINGS = {
 
 
 def needed_by(config: Config) -> tuple[str, ...]:
-    """Return what a site with these settings sends when it takes part in a run with them."""
+    """Return what a site with these settings sends when it takes part in a run with
+    them.
+    """
     words: list[str] = []
     head = config.analytic_head
     if config.releases:
@@ -48,7 +51,9 @@ def needed_by(config: Config) -> tuple[str, ...]:
 
 
 def word_for_sums(sends: str, allowed: tuple[str, ...]) -> str:
-    """Return the word under which an order's sums may leave; a site that sends more also sends what that includes."""
+    """Return the word under which an order's sums may leave; a site that sends more
+    also sends what that includes.
+    """
     for kind, word in SUMS.items():
         if word in allowed and sends in allowed_sums(kind):
             return word

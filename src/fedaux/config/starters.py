@@ -28,22 +28,36 @@ class StarterError(FedauxError):
     code = Exit.FOLDER
 
 
-def write_starter(kind: str, folder: Path, values: Mapping[str, Any] | None = None) -> list[Path]:
-    """Write the files of a starter into `folder`; existing files are not overwritten. `values` are by dotted key."""
+def write_starter(
+    kind: str, folder: Path, values: Mapping[str, Any] | None = None
+) -> list[Path]:
+    """Write the files of a starter into `folder`; existing files are not overwritten.
+    `values` are by dotted key.
+    """
     if kind not in STARTERS:
         raise unknown_name("kind of project", kind, STARTERS)
     paths = [folder / name for name in STARTERS[kind]]
     for path in paths:
         if path.exists():
-            raise StarterError(f"{path} is already there; name another folder: `fedaux init {kind} FOLDER`.")
+            raise StarterError(
+                f"{path} is already there; name another folder: `fedaux init {kind} "
+                "FOLDER`."
+            )
     for path in paths:
         text = (files("fedaux.config.templates") / path.name).read_text("utf-8")
-        write_atomically(path, (fill(text, values) if values and path.suffix == ".toml" else text).encode())
+        write_atomically(
+            path,
+            (
+                fill(text, values) if values and path.suffix == ".toml" else text
+            ).encode(),
+        )
     return paths
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """A TOML template with other values for some of its keys, by dotted key; comments stay."""
+    """A TOML template with other values for some of its keys, by dotted key; comments
+    stay.
+    """
     document = tomlkit.parse(template)
     for key, value in values.items():
         table, _, name = key.rpartition(".")
@@ -52,5 +66,7 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
         text = toml_value(value)
         holder[name] = tomlkit.value(text)
         if holder.item(name).trivia.comment:
-            holder.item(name).trivia.comment_ws = " " * max(1, COMMENTS - len(f"{name} = {text}"))
+            holder.item(name).trivia.comment_ws = " " * max(
+                1, COMMENTS - len(f"{name} = {text}")
+            )
     return tomlkit.dumps(document)

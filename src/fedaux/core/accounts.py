@@ -8,14 +8,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Account:
-    """A client's own running total: ε of all its private releases and training, in this run and all others."""
+    """A client's own running total: ε of all its private releases and training, in this
+    run and all others.
+    """
 
     epsilon: float  # an upper bound at `delta`; ∞ if any noise was seeded
     delta: float
     adjacency: str
     unit: str
-    entries: int  # in the client's account; the server returns the number as `known_entries`
-    signature: str = ""  # of `entries` by the client, which alone can check it; the server returns it as well
+    # in the client's account; the server returns the number as `known_entries`
+    entries: int
+    # of `entries` by the client, which alone can check it; the server returns it as
+    # well
+    signature: str = ""
 
     def to_json(self) -> str:
         return json.dumps(vars(self))

@@ -13,7 +13,9 @@ ArrayTree = dict[str, dict[str, Arrays]]  # arrays by room, label and name
 
 
 def fingerprint_arrays(*groups: Arrays, facts: object = None) -> str:
-    """Hash groups of named arrays: names, types, shapes and every bit. The result has 256 bits, as hexadecimal text."""
+    """Hash groups of named arrays: names, types, shapes and every bit. The result has
+    256 bits, as hexadecimal text.
+    """
     digest = hashlib.sha256(repr(facts).encode())
     for arrays in groups:
         for name in sorted(arrays):

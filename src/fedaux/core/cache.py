@@ -1,6 +1,7 @@
 """What the cache holds, how much space it takes, and how to clean it.
 
-Code that writes to the cache defines a `CacheKind` to recognise its entries: decoded data, features, extractors.
+Code that writes to the cache defines a `CacheKind` to recognise its entries: decoded
+data, features, extractors.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True)
 class CacheKind:
-    """Entries whose whole name matches `pattern`, a regular expression; `label` may quote its groups."""
+    """Entries whose whole name matches `pattern`, a regular expression; `label` may
+    quote its groups.
+    """
 
     pattern: str
     label: str
@@ -28,7 +31,9 @@ class CacheKind:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One entry of the cache; `private` if it may hold private records or data derived from them."""
+    """One entry of the cache; `private` if it may hold private records or data derived
+    from them.
+    """
 
     path: Path
     kind: str
@@ -43,7 +48,9 @@ class CacheEntry:
 
 
 def list_cache(folder: Path, kinds: Sequence[CacheKind]) -> list[CacheEntry]:
-    """List the entries of these kinds in a folder, largest first; the first kind that matches counts."""
+    """List the entries of these kinds in a folder, largest first; the first kind that
+    matches counts.
+    """
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     found = [entry for path in paths if (entry := _entry(path, kinds)) is not None]
     return sorted(found, key=lambda entry: -entry.bytes)
@@ -60,13 +67,27 @@ def clean_cache(entries: Sequence[CacheEntry]) -> int:
 
 
 def _entry(path: Path, kinds: Sequence[CacheKind]) -> CacheEntry | None:
-    name, half = path.name.removeprefix("."), "half-written " if path.name.startswith(".") else ""  # of a killed run
+    # of a killed run
+    name, half = (
+        path.name.removeprefix("."),
+        "half-written " if path.name.startswith(".") else "",
+    )
     matches = ((kind, re.fullmatch(kind.pattern, name)) for kind in kinds)
-    kind, match = next(((kind, match) for kind, match in matches if match), (None, None))
+    kind, match = next(
+        ((kind, match) for kind, match in matches if match), (None, None)
+    )
     if kind is None or match is None:
         return None
-    stats = [file.stat() for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path.stat()]
+    stats = (
+        [file.stat() for file in path.rglob("*") if file.is_file()]
+        if path.is_dir()
+        else [path.stat()]
+    )
     used = max(max(stat.st_atime, stat.st_mtime) for stat in stats or [path.stat()])
-    source = (path / SOURCE).read_text("utf-8").strip() if (path / SOURCE).is_file() else ""
+    source = (
+        (path / SOURCE).read_text("utf-8").strip() if (path / SOURCE).is_file() else ""
+    )
     size = sum(stat.st_size for stat in stats)
-    return CacheEntry(path, half + match.expand(kind.label), size, used, source, kind.private)
+    return CacheEntry(
+        path, half + match.expand(kind.label), size, used, source, kind.private
+    )

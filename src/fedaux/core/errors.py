@@ -1,4 +1,6 @@
-"""User-facing errors and their exit codes; look-up of names and of `module:function`."""
+"""User-facing errors and their exit codes; look-up of names and of
+`module:function`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from fedaux.core import here
 class Exit(IntEnum):
     """Exit codes of the command line."""
 
-    NEGATIVE = 1  # the check ran and failed: an audit with a violation, a site with problems
+    # the check ran and failed: an audit with a violation, a site with problems
+    NEGATIVE = 1
     USAGE = 2  # unknown command or option
     SETTINGS = 3  # invalid configuration
     DATA = 4  # missing or malformed data
@@ -32,7 +35,9 @@ class Exit(IntEnum):
 
 
 class FedauxError(Exception):
-    """An error the user can act on: the command line prints its message and exits with `code`. All others are bugs."""
+    """An error the user can act on: the command line prints its message and exits with
+    `code`. All others are bugs.
+    """
 
     code = Exit.DATA
 
@@ -50,7 +55,9 @@ class SettingsError(FedauxError, ValueError):
 
 
 class MissingPackageError(FedauxError, ImportError):
-    """An optional package is not installed; the message has the command that installs it."""
+    """An optional package is not installed; the message has the command that installs
+    it.
+    """
 
     code = Exit.MISSING
 
@@ -65,26 +72,40 @@ def exit_code(error: BaseException) -> Exit:
     if isinstance(error, ImportError):
         return Exit.MISSING
     if isinstance(error, OSError):
-        return Exit.DISK if isinstance(error, PermissionError) or error.errno in _DISK_ERRNOS else Exit.DATA
+        return (
+            Exit.DISK
+            if isinstance(error, PermissionError) or error.errno in _DISK_ERRNOS
+            else Exit.DATA
+        )
     return Exit.DATA if isinstance(error, (ValueError, OverflowError)) else Exit.BUG
 
 
 def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UnknownNameError:
-    """Make an error with the allowed names and the closest one: `raise unknown_name("norm", kind, NORMS)`."""
+    """Make an error with the allowed names and the closest one: `raise
+    unknown_name("norm", kind, NORMS)`.
+    """
     names = list(allowed)
     closest = difflib.get_close_matches(name, names, n=1)
     hint = f" (did you mean {closest[0]!r}?)" if closest else ""
-    return UnknownNameError(f"unknown {what} {name!r}{hint}; choose from {', '.join(names) or 'none at all'}")
+    return UnknownNameError(
+        f"unknown {what} {name!r}{hint}; choose from "
+        f"{', '.join(names) or 'none at all'}"
+    )
 
 
-def import_attribute(name: str, what: str, noun: str, valid: Callable[[Any], bool]) -> Any:
-    """Import a user's `module:attribute`, or find an object of this session (`core.here`); raise unless `valid`."""
+def import_attribute(
+    name: str, what: str, noun: str, valid: Callable[[Any], bool]
+) -> Any:
+    """Import a user's `module:attribute`, or find an object of this session
+    (`core.here`); raise unless `valid`.
+    """
     if name.startswith(here.PREFIX):
         value = here.find(name)
         if not valid(value):
             raise UnknownNameError(
-                f"{what} {name!r} is an object of a Python session, and this process has none of that name: call "
-                "fedaux.run again with the same objects, or put it into a module and name it module:name"
+                f"{what} {name!r} is an object of a Python session, and this process "
+                "has none of that name: call fedaux.run again with the same objects, "
+                "or put it into a module and name it module:name"
             )
         return value
     module, _, attribute = name.partition(":")
@@ -95,10 +116,16 @@ def import_attribute(name: str, what: str, noun: str, valid: Callable[[Any], boo
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module exists, but something that it imports does not
-        raise UnknownNameError(f"{what} {name!r}: no module {module!r}; is its folder on PYTHONPATH?") from error
+        raise UnknownNameError(
+            f"{what} {name!r}: no module {module!r}; is its folder on PYTHONPATH?"
+        ) from error
     value = getattr(imported, attribute, None)
     if not valid(value):
-        public = [key for key, value in vars(imported).items() if valid(value) and not key.startswith("_")]
+        public = [
+            key
+            for key, value in vars(imported).items()
+            if valid(value) and not key.startswith("_")
+        ]
         raise unknown_name(f"{noun} of module {module!r}", attribute, public)
     return value
 
@@ -109,12 +136,16 @@ def import_function(name: str, what: str) -> Callable[..., Any]:
 
 
 class UserCodeError(FedauxError):
-    """A `module:function` of the user's raised an error, which is the cause of this one."""
+    """A `module:function` of the user's raised an error, which is the cause of this
+    one.
+    """
 
 
 @contextmanager
 def user_code(what: str, name: str) -> Iterator[None]:
-    """Turn exceptions of a user's `module:function` called inside into a `UserCodeError` with file and line."""
+    """Turn exceptions of a user's `module:function` called inside into a
+    `UserCodeError` with file and line.
+    """
     try:
         yield
     except (FedauxError, OSError, ImportError):
@@ -124,4 +155,6 @@ def user_code(what: str, name: str) -> Iterator[None]:
             raise
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}, line {frame.lineno}"
-        raise UserCodeError(f"{what} {name!r} failed: {type(error).__name__}: {error} ({place}).") from error
+        raise UserCodeError(
+            f"{what} {name!r} failed: {type(error).__name__}: {error} ({place})."
+        ) from error

@@ -1,4 +1,6 @@
-"""Orders without a valid reply: why a client refused, and what the server makes of it."""
+"""Orders without a valid reply: why a client refused, and what the server makes
+of it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ class OrderError(FedauxError, ValueError):
 
 
 class Refusal(StrEnum):
-    """Why a client refused an order. Only this category leaves the client; the details stay in its own log."""
+    """Why a client refused an order. Only this category leaves the client; the details
+    stay in its own log.
+    """
 
     BUDGET = "budget"
     ORDER = "order"
@@ -46,4 +50,5 @@ class Failure:
 
     client: str
     reason: str
-    kind: str = INVALID  # or NO_ANSWER, or the client's own `Refusal`: few of them, to be counted
+    # or NO_ANSWER, or the client's own `Refusal`: few of them, to be counted
+    kind: str = INVALID

@@ -19,7 +19,9 @@ _cache: ContextVar[Path | None] = ContextVar("cache", default=None)
 
 
 def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
-    """Write a file that is complete or absent, also after a power cut; `private` gives it mode 0600."""
+    """Write a file that is complete or absent, also after a power cut; `private` gives
+    it mode 0600.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -41,7 +43,9 @@ def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file in a folder that only its owner can read, while other processes wait for it."""
+    """Hold a lock file in a folder that only its owner can read, while other processes
+    wait for it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -49,7 +53,9 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def hashed_name(text: str) -> str:
-    """Return a file name for a client or a run, hashed so that a path never holds text that a server chose."""
+    """Return a file name for a client or a run, hashed so that a path never holds text
+    that a server chose.
+    """
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -61,7 +67,9 @@ def delete_all_but_newest(folder: Path, pattern: str, count: int) -> None:
 
 
 def write_from(path: Path, start: int, data: bytes) -> None:
-    """Replace everything after the first `start` bytes of a file with `data`, on disk when this returns."""
+    """Replace everything after the first `start` bytes of a file with `data`, on disk
+    when this returns.
+    """
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
         file.truncate(start)
         file.seek(start)
@@ -70,17 +78,24 @@ def write_from(path: Path, start: int, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def temporary_array(shape: tuple[int, ...], dtype: Any, limit: int = 2**31) -> NDArray[Any]:
-    """Return an array of zeros: in memory up to `limit` bytes, beyond that in a memory-mapped temporary file."""
+def temporary_array(
+    shape: tuple[int, ...], dtype: Any, limit: int = 2**31
+) -> NDArray[Any]:
+    """Return an array of zeros: in memory up to `limit` bytes, beyond that in a
+    memory-mapped temporary file.
+    """
     if int(np.prod(shape)) * np.dtype(dtype).itemsize <= limit:
         return np.zeros(shape, dtype)
-    with tempfile.NamedTemporaryFile(prefix="fedaux-") as file:  # the mapping keeps the unlinked file alive
+    # the mapping keeps the unlinked file alive
+    with tempfile.NamedTemporaryFile(prefix="fedaux-") as file:
         return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
 
 
 @contextmanager
 def caching_in(folder: Path) -> Iterator[None]:
-    """Keep data converted inside, such as a site's private data, in a folder that only its owner can read."""
+    """Keep data converted inside, such as a site's private data, in a folder that only
+    its owner can read.
+    """
     token = _cache.set(folder)
     try:
         yield
@@ -89,7 +104,9 @@ def caching_in(folder: Path) -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """Return the folder of converted data and pre-trained extractors: $FEDAUX_CACHE, or ~/.cache/fedaux."""
+    """Return the folder of converted data and pre-trained extractors: $FEDAUX_CACHE, or
+    ~/.cache/fedaux.
+    """
     folder = _cache.get()
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,6 @@
-"""Test metrics on labelled records: figures beside their baseline, and whether a model has collapsed."""
+"""Test metrics on labelled records: figures beside their baseline, and whether a model
+has collapsed.
+"""
 
 from __future__ import annotations
 
@@ -29,24 +31,36 @@ def wilson(hits: float, trials: float, z: float = Z) -> tuple[float, float]:
     if trials == 0:
         return 0.0, 1.0
     share, widening = hits / trials, z * z / trials
-    centre, half = share + widening / 2, z * math.sqrt(share * (1 - share) / trials + widening / (4 * trials))
-    return max(0.0, (centre - half) / (1 + widening)), min(1.0, (centre + half) / (1 + widening))
+    centre, half = (
+        share + widening / 2,
+        z * math.sqrt(share * (1 - share) / trials + widening / (4 * trials)),
+    )
+    return max(0.0, (centre - half) / (1 + widening)), min(
+        1.0, (centre + half) / (1 + widening)
+    )
 
 
 def binary_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
-    """Compute the area under the ROC curve: P(a positive scores higher than a negative) + P(equal)/2.
+    """Compute the area under the ROC curve: P(a positive scores higher than a negative)
+    + P(equal)/2.
 
-    It uses ranks: for 1,000 classes of 10,000 records this is a hundred times as fast as scikit-learn's curve.
+    It uses ranks: for 1,000 classes of 10,000 records this is a hundred times as fast
+    as scikit-learn's curve.
     """
     ordered = np.sort(scores)
-    below, upto = (np.searchsorted(ordered, scores[positive], side) for side in ("left", "right"))
+    below, upto = (
+        np.searchsorted(ordered, scores[positive], side) for side in ("left", "right")
+    )
     count, others = int(positive.sum()), int((~positive).sum())
     ranks = (below + upto + 1) / 2  # mean rank among equals, from 1
     return float((ranks.sum() - count * (count + 1) / 2) / (count * others))
 
 
-def area_under_curve(probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> float | None:
-    """Compute the AUC of the second of two classes, or for more classes the mean of one-against-rest AUCs.
+def area_under_curve(
+    probabilities: NDArray[np.floating], labels: NDArray[np.int64]
+) -> float | None:
+    """Compute the AUC of the second of two classes, or for more classes the mean of
+    one-against-rest AUCs.
 
     None if all records belong to one class.
     """
@@ -54,7 +68,9 @@ def area_under_curve(probabilities: NDArray[np.floating], labels: NDArray[np.int
     tested = [1] if len(counts) == 2 else [int(one) for one in np.flatnonzero(counts)]
     if (counts > 0).sum() < 2:
         return None
-    return float(np.mean([binary_auc(probabilities[:, one], labels == one) for one in tested]))
+    return float(
+        np.mean([binary_auc(probabilities[:, one], labels == one) for one in tested])
+    )
 
 
 @dataclass(frozen=True)
@@ -69,17 +85,23 @@ class ClassRecall:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Test metrics from `table`, which counts true class (rows) by prediction (columns); means skip empty classes."""
+    """Test metrics from `table`, which counts true class (rows) by prediction
+    (columns); means skip empty classes.
+    """
 
     table: NDArray[np.int64]
     auc: float | None = None
 
     @classmethod
-    def of(cls, probabilities: NDArray[np.floating], labels: NDArray[np.int64]) -> Evaluation:
+    def of(
+        cls, probabilities: NDArray[np.floating], labels: NDArray[np.int64]
+    ) -> Evaluation:
         """Evaluate predicted probabilities (N, C) against the labels of the records."""
         classes = probabilities.shape[1]
         answers = labels * classes + probabilities.argmax(axis=1)
-        table = np.bincount(answers, minlength=classes * classes).reshape(classes, classes)
+        table = np.bincount(answers, minlength=classes * classes).reshape(
+            classes, classes
+        )
         return cls(table, area_under_curve(probabilities, labels))
 
     @cached_property
@@ -98,7 +120,9 @@ class Evaluation:
 
     @property
     def majority(self) -> float:
-        """The accuracy of always predicting the majority class, which a model must beat."""
+        """The accuracy of always predicting the majority class, which a model must
+        beat.
+        """
         return float(self.counts.max() / self.table.sum())
 
     @cached_property
@@ -109,12 +133,16 @@ class Evaluation:
 
     @property
     def balanced_accuracy(self) -> float:
-        """The mean of the recalls; always predicting the same class gives 1 over the number of classes."""
+        """The mean of the recalls; always predicting the same class gives 1 over the
+        number of classes.
+        """
         return float(self.recalls[self.tested].mean())
 
     @property
     def macro_f1(self) -> float:
-        """The mean of F1 = 2·hits / (records + predictions) over classes that occur in either."""
+        """The mean of F1 = 2·hits / (records + predictions) over classes that occur in
+        either.
+        """
         total = self.counts + self.table.sum(axis=0)
         seen = total > 0
         return float((2 * np.diag(self.table)[seen] / total[seen]).mean())
@@ -151,27 +179,44 @@ class Evaluation:
 
     def to_dict(self, classes: Sequence[str]) -> dict[str, Any]:
         """Return the metrics for JSON, with the recall of each class."""
-        per_class = {name: vars(self.of_class(label)) for label, name in enumerate(classes) if label in self.tested}
-        return {"records": int(self.table.sum()), "accuracy": self.accuracy, **self.summary(), "classes": per_class}
+        per_class = {
+            name: vars(self.of_class(label))
+            for label, name in enumerate(classes)
+            if label in self.tested
+        }
+        return {
+            "records": int(self.table.sum()),
+            "accuracy": self.accuracy,
+            **self.summary(),
+            "classes": per_class,
+        }
 
     @cached_property
     def given_up(self) -> tuple[int, ...]:
-        """Classes that are recognised less often than by guessing: significantly so, or never in a few records."""
+        """Classes that are recognised less often than by guessing: significantly so, or
+        never in a few records.
+        """
         chance = 1 / max(1, len(self.tested))
         found = [(label, self.of_class(int(label))) for label in self.tested]
         return tuple(
             int(label)
             for label, one in found
-            if one.high < chance or (one.recall == 0 and one.records >= FEWEST and len(self.tested) > 1)
+            if one.high < chance
+            or (one.recall == 0 and one.records >= FEWEST and len(self.tested) > 1)
         )
 
     @property
     def beats_majority(self) -> bool:
-        """Whether the mean recall is better than that of always predicting the same class."""
+        """Whether the mean recall is better than that of always predicting the same
+        class.
+        """
         classes = len(self.tested)
         if classes < 2:
             return True
-        variance = sum(one.recall * (1 - one.recall) / one.records for one in map(self.of_class, self.tested))
+        variance = sum(
+            one.recall * (1 - one.recall) / one.records
+            for one in map(self.of_class, self.tested)
+        )
         return self.balanced_accuracy - Z * math.sqrt(variance) / classes > 1 / classes
 
     @property
@@ -179,20 +224,26 @@ class Evaluation:
         return not self.beats_majority or bool(self.given_up)
 
     def collapse(self, classes: Sequence[str]) -> str:
-        """Describe what is wrong with the model, "" if nothing is; `classes` are the names of the classes."""
+        """Describe what is wrong with the model, "" if nothing is; `classes` are the
+        names of the classes.
+        """
         if not self.beats_majority:
             commonest = classes[int(self.counts.argmax())]
             return (
-                f"the model does not beat always answering {commonest!r}: accuracy {100 * self.accuracy:.1f} % against "
-                f"{100 * self.majority:.1f} %, balanced accuracy {100 * self.balanced_accuracy:.1f} % against "
+                f"the model does not beat always answering {commonest!r}: accuracy "
+                f"{100 * self.accuracy:.1f} % against {100 * self.majority:.1f} %, "
+                f"balanced accuracy {100 * self.balanced_accuracy:.1f} % against "
                 f"{100 / len(self.tested):.1f} %"
             )
         if not self.given_up:
             return ""
         worst = sorted(self.given_up, key=lambda label: float(self.recalls[label]))
-        names = ", ".join(f"{classes[label]!r} ({100 * self.recalls[label]:.0f} %)" for label in worst[:NAMED])
+        names = ", ".join(
+            f"{classes[label]!r} ({100 * self.recalls[label]:.0f} %)"
+            for label in worst[:NAMED]
+        )
         more = f" and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
         return (
-            f"the model gives up {len(worst)} of {len(self.tested)} classes, which it recognises less often than by "
-            f"guessing: {names}{more}"
+            f"the model gives up {len(worst)} of {len(self.tested)} classes, which it "
+            f"recognises less often than by guessing: {names}{more}"
         )

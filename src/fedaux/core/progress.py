@@ -1,7 +1,9 @@
-"""Progress as one stream of typed events: `on_progress(event)` is called as work proceeds.
+"""Progress as one stream of typed events: `on_progress(event)` is called as work
+proceeds.
 
-Panel, lines of a log, JSON lines, trackers, callbacks and the status file all listen to it. Readers of files and
-training loops lie far below the commands; they report to the listener of their context:
+Panel, lines of a log, JSON lines, trackers, callbacks and the status file all listen to
+it. Readers of files and training loops lie far below the commands; they report to the
+listener of their context:
 
     for file in track(files, "reading images"): …
 """
@@ -27,7 +29,8 @@ Phase = Literal["", "connect", "pretrain", "features", "distil"]
 class ProgressEvent:
     """Base class of all progress events, the types below."""
 
-    run: str = ""  # of a sweep: which of its runs, or the extractor that several of them share
+    # of a sweep: which of its runs, or the extractor that several of them share
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,11 @@ class RunStarted(ProgressEvent):
 
 @dataclass(frozen=True)
 class WorkProgress(ProgressEvent):
-    """Progress of a long task: images read, epochs of pre-training, sites connected, attacks of an audit.
+    """Progress of a long task: images read, epochs of pre-training, sites connected,
+    attacks of an audit.
 
-    `phase` is the phase of the run; low-level work, which may occur in any phase, leaves it empty.
+    `phase` is the phase of the run; low-level work, which may occur in any phase,
+    leaves it empty.
     """
 
     task: str
@@ -56,7 +61,9 @@ class WorkProgress(ProgressEvent):
 
 @dataclass(frozen=True)
 class SitesConnected(WorkProgress):
-    """Sites are there that were not; `versions` has the packages of each that has said them."""
+    """Sites are there that were not; `versions` has the packages of each that has said
+    them.
+    """
 
     versions: Mapping[str, str] = field(default_factory=dict)
 
@@ -91,13 +98,15 @@ class RoundFinished(ProgressEvent):
 
     result: RoundResult  # its metrics
     rounds: int  # of the whole run
-    privacy: str  # the privacy budget that clients report to have spent, in one line; "" for none
+    # the privacy budget that clients report to have spent, in one line; "" for none
+    privacy: str
     warning: str = ""  # why the model so far is not usable, and what to try first
 
 
 @dataclass(frozen=True)
 class SweepProgress(ProgressEvent):
-    """How many runs of a sweep have ended, and the latest of them; `accuracy` is None if it failed.
+    """How many runs of a sweep have ended, and the latest of them; `accuracy` is None
+    if it failed.
 
     Tuning counts rounds instead, since its runs differ in length.
     """
@@ -140,8 +149,12 @@ _listener: ContextVar[OnProgress] = ContextVar("listener", default=no_progress)
 
 @contextmanager
 def report_to(on_progress: OnProgress) -> Iterator[None]:
-    """Send progress of the work inside to `on_progress`; `no_progress` keeps the listener that is already set."""
-    token = _listener.set(_listener.get() if on_progress is no_progress else on_progress)
+    """Send progress of the work inside to `on_progress`; `no_progress` keeps the
+    listener that is already set.
+    """
+    token = _listener.set(
+        _listener.get() if on_progress is no_progress else on_progress
+    )
     try:
         yield
     finally:
@@ -149,7 +162,9 @@ def report_to(on_progress: OnProgress) -> Iterator[None]:
 
 
 class ProgressTask:
-    """A task of `total` steps, reported when it begins, a few times a second, and when it ends."""
+    """A task of `total` steps, reported when it begins, a few times a second, and when
+    it ends.
+    """
 
     def __init__(self, task: str, total: int, done: int = 0) -> None:
         self.task, self.total, self.done = task, total, done

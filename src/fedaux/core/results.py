@@ -1,4 +1,6 @@
-"""Results of a finished round, as frozen types; the history of a run is a tuple of them."""
+"""Results of a finished round, as frozen types; the history of a run is a tuple of
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,15 @@ from fedaux.core.failures import Failure
 
 @dataclass(frozen=True)
 class ClientMetrics:
-    """Metrics of a client whose update was used. Private training does not report loss and seconds; they are 0."""
+    """Metrics of a client whose update was used. Private training does not report loss
+    and seconds; they are 0.
+    """
 
     records: int
     loss: float
     seconds: float
-    teacher_share: float | None = None  # of all teachers' weight, mean over D_distill; None without weights
+    # of all teachers' weight, mean over D_distill; None without weights
+    teacher_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -33,27 +38,28 @@ class PrivateTraining:
 class RoundResult:
     """The metrics of one round.
 
-    Only the last round of a run keeps its confusion matrices: a thousand classes would fill the history.
+    Only the last round of a run keeps its confusion matrices: a thousand classes would
+    fill the history.
 
-    Attributes:
-        round: The number of the round, from 1.
-        accuracy: Test accuracy, by prototype.
-        client_metrics: Metrics of the clients whose updates were used, by client.
-        failures: Clients that did not contribute, with the reasons.
-        private_training: Noise, sample rate and steps of clients that train with DP-SGD, by client.
-        unprotected_models: Number of updates that came without noise.
-        epsilon: The largest total ε that any client has reported so far; None without any, or with seeded noise.
-        distill_loss: Mean loss of the distillation; None without one.
-        effective_teachers: Effective number of teachers per public example; None without distillation.
-        teachers: Number of teachers: clients, standing teachers and FedBE's draws; None without distillation.
-        update_norms: Median over clients of ‖θ_i − θ‖/√steps, by prototype and array.
-        bytes_sent: Bytes that the server sent.
-        bytes_received: Bytes that the server received.
-        seconds: Duration of each phase.
-        metrics: Further test metrics by prototype, as in `Evaluation.summary`.
-        unknown_classes: Of a private head, the classes whose records noise alone would explain, by prototype: each with
-            its number, the noisy count of its records, and the standard deviation of that count.
-        confusion: Counts of true class (rows) by predicted class, by prototype; None before the last round.
+    Attributes: round: The number of the round, from 1. accuracy: Test accuracy, by
+        prototype. client_metrics: Metrics of the clients whose updates were used, by
+        client. failures: Clients that did not contribute, with the reasons.
+        private_training: Noise, sample rate and steps of clients that train with
+        DP-SGD, by client. unprotected_models: Number of updates that came without
+        noise. epsilon: The largest total ε that any client has reported so far; None
+        without any, or with seeded noise. distill_loss: Mean loss of the distillation;
+        None without one. effective_teachers: Effective number of teachers per public
+        example; None without distillation. teachers: Number of teachers: clients,
+        standing teachers and FedBE's draws; None without distillation. update_norms:
+        Median over clients of ‖θ_i − θ‖/√steps, by prototype and array. bytes_sent:
+        Bytes that the server sent. bytes_received: Bytes that the server received.
+        seconds: Duration of each phase. metrics: Further test metrics by prototype, as
+        in `Evaluation.summary`. unknown_classes: Of a private head, the classes whose
+        records noise alone would explain, by prototype: each with
+            its number, the noisy count of its records, and the standard deviation of
+            that count.
+        confusion: Counts of true class (rows) by predicted class, by prototype; None
+            before the last round.
     """
 
     round: int
@@ -71,7 +77,9 @@ class RoundResult:
     bytes_received: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)
-    unknown_classes: dict[str, list[tuple[int, float, float]]] = field(default_factory=dict)
+    unknown_classes: dict[str, list[tuple[int, float, float]]] = field(
+        default_factory=dict
+    )
     confusion: dict[str, list[list[int]]] | None = None
 
     @property
@@ -87,32 +95,53 @@ class RoundResult:
     @property
     def local_loss(self) -> float:
         """Mean training loss over the clients; 0 if none trained."""
-        return fmean([metrics.loss for metrics in self.client_metrics.values()] or [0.0])
+        return fmean(
+            [metrics.loss for metrics in self.client_metrics.values()] or [0.0]
+        )
 
     @property
     def largest_teacher(self) -> tuple[str, float] | None:
-        """The client with the largest share of all teachers' weight, and that share; None without weights."""
+        """The client with the largest share of all teachers' weight, and that share;
+        None without weights.
+        """
         metrics = self.client_metrics.items()
-        shares = [(item.teacher_share, client) for client, item in metrics if item.teacher_share is not None]
+        shares = [
+            (item.teacher_share, client)
+            for client, item in metrics
+            if item.teacher_share is not None
+        ]
         return max(shares)[::-1] if shares else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a table for JSON, without the confusion matrices, which would make up most of a history."""
+        """Return a table for JSON, without the confusion matrices, which would make up
+        most of a history.
+        """
         return {
             **{key: value for key, value in vars(self).items() if key != "confusion"},
-            "client_metrics": {client: vars(item) for client, item in self.client_metrics.items()},
+            "client_metrics": {
+                client: vars(item) for client, item in self.client_metrics.items()
+            },
             "failures": [vars(failure) for failure in self.failures],
-            "private_training": {client: vars(item) for client, item in self.private_training.items()},
+            "private_training": {
+                client: vars(item) for client, item in self.private_training.items()
+            },
         }
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> RoundResult:
         nested = {
-            "client_metrics": {client: ClientMetrics(**item) for client, item in table["client_metrics"].items()},
+            "client_metrics": {
+                client: ClientMetrics(**item)
+                for client, item in table["client_metrics"].items()
+            },
             "failures": tuple(Failure(**item) for item in table["failures"]),
-            "private_training": {client: PrivateTraining(**item) for client, item in table["private_training"].items()},
+            "private_training": {
+                client: PrivateTraining(**item)
+                for client, item in table["private_training"].items()
+            },
             "unknown_classes": {
-                label: [tuple(one) for one in found] for label, found in table.get("unknown_classes", {}).items()
+                label: [tuple(one) for one in found]
+                for label, found in table.get("unknown_classes", {}).items()
             },
         }
         return cls(**{**table, **nested})

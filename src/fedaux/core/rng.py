@@ -1,9 +1,9 @@
 """Named random streams: every generator of a run is seeded from `(seed, name, ...)`.
 
-A stream is recreated from its name where it is needed, so a resumed run draws the same numbers as an uninterrupted one.
-Names in use: `split`, `aux`, `init`, `pretrain`, `sampling`, `batches`, `distill`,
-`distill-part`, `bayes`. Privacy noise comes from
-the operating system instead (`privacy.mechanism`).
+A stream is recreated from its name where it is needed, so a resumed run draws the same
+numbers as an uninterrupted one. Names in use: `split`, `aux`, `init`, `pretrain`,
+`sampling`, `batches`, `distill`, `distill-part`, `bayes`. Privacy noise comes from the
+operating system instead (`privacy.mechanism`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ def torch_stream(seed: int, *names: str | int) -> torch.Generator:
 
 @contextmanager
 def seeded_torch(seed: int) -> Iterator[None]:
-    """Seed PyTorch's global generator within the block and restore its state afterwards."""
+    """Seed PyTorch's global generator within the block and restore its state
+    afterwards.
+    """
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed every GPU as well
+        # torch.manual_seed would reseed every GPU as well
+        torch.default_generator.manual_seed(seed)
         yield

@@ -13,7 +13,9 @@ Sent = TypeVar("Sent")
 
 @dataclass
 class Costs:
-    """Measures the cost of a round. Phases may be nested; each second counts once, for the innermost phase."""
+    """Measures the cost of a round. Phases may be nested; each second counts once, for
+    the innermost phase.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
     sent: int = 0
@@ -26,7 +28,9 @@ class Costs:
             yield
         finally:
             nested = sum(self.seconds.values()) - before
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start - nested
+            self.seconds[name] = (
+                self.seconds.get(name, 0.0) + time.perf_counter() - start - nested
+            )
 
     def count_sent(self, orders: Sequence[Sent]) -> Sequence[Sent]:
         self.sent += sum(map(payload_bytes, orders))
@@ -34,6 +38,8 @@ class Costs:
 
 
 def payload_bytes(message: object) -> int:
-    """Count the bytes of the arrays in a message, without its scalars and the transport's overhead."""
+    """Count the bytes of the arrays in a message, without its scalars and the
+    transport's overhead.
+    """
     groups = (value for value in vars(message).values() if isinstance(value, dict))
     return sum(int(array.nbytes) for arrays in groups for array in arrays.values())

@@ -7,7 +7,9 @@ from importlib import metadata
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of fedaux, Flower and PyTorch, as far as they are installed."""
+    """Return the versions of fedaux, Flower and PyTorch, as far as they are
+    installed.
+    """
     versions = {}
     for name in ("fedaux", "flwr", "torch"):
         with suppress(metadata.PackageNotFoundError):
@@ -16,4 +18,6 @@ def package_versions() -> dict[str, str]:
 
 
 def versions_text() -> str:
-    return ", ".join(f"{name} {version}" for name, version in package_versions().items())
+    return ", ".join(
+        f"{name} {version}" for name, version in package_versions().items()
+    )

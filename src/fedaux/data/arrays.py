@@ -1,13 +1,17 @@
-"""NumPy sources: folders of memory-mapped `.npy` files, and their conversion from other formats.
+"""NumPy sources: folders of memory-mapped `.npy` files, and their conversion from other
+formats.
 
-    x.npy  y.npy  x_test.npy  y_test.npy  classes.txt        (all but the first optional)
+    x.npy  y.npy  x_test.npy  y_test.npy  classes.txt        (all but the first
+    optional)
 
-`classes.txt` has the names of labels 0, 1, …, one per line; without it the numbers are the names. Formats that cannot
-be memory-mapped are converted to such a folder once, in the cache (`core.io.cache_folder`).
+`classes.txt` has the names of labels 0, 1, …, one per line; without it the numbers are
+the names. Formats that cannot be memory-mapped are converted to such a folder once, in
+the cache (`core.io.cache_folder`).
 
-An array has one type, and a single value decides on it: NumPy writes [1, 2, nan] as floats, [1, 2, "?"] as texts and
-[1, 2, None] as objects. Whatever it is, labels and persons of a site are read value by value, each as if it were alone.
-Pickles are read without the code that they may carry.
+An array has one type, and a single value decides on it: NumPy writes [1, 2, nan] as
+floats, [1, 2, "?"] as texts and [1, 2, None] as objects. Whatever it is, labels and
+persons of a site are read value by value, each as if it were alone. Pickles are read
+without the code that they may carry.
 """
 
 from __future__ import annotations
@@ -35,11 +39,14 @@ from fedaux.core.progress import track
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, read_classes
 from fedaux.data.records import Corpus, Records, RecordsError
 
-Block = tuple[NDArray[Any], NDArray[np.int64] | None]  # consecutive rows (B, ...) and their labels (B,)
+# consecutive rows (B, ...) and their labels (B,)
+Block = tuple[NDArray[Any], NDArray[np.int64] | None]
 
-WHOLE = re.compile(r"\A(-?[0-9]+)\.0+\Z")  # 1.0 in an array of texts: a number that came among them
+# 1.0 in an array of texts: a number that came among them
+WHOLE = re.compile(r"\A(-?[0-9]+)\.0+\Z")
 VERSION = 1  # of the converters' output; part of the cache key
-CACHED = (CacheKind(r"(\w+)-\w{8,}", r"decoded \1", private=True),)  # folders of `convert_once`
+# folders of `convert_once`
+CACHED = (CacheKind(r"(\w+)-\w{8,}", r"decoded \1", private=True),)
 ALIASES = {  # names of the arrays in files of Keras and MedMNIST
     "x": ("x", "x_train", "train_images"),
     "y": ("y", "y_train", "train_labels"),
@@ -51,15 +58,20 @@ ALIASES = {  # names of the arrays in files of Keras and MedMNIST
 def require_file(file: Path, what: str) -> Path:
     """The file itself; an error that says what it is part of if it does not exist."""
     if not file.exists():
-        raise FileNotFoundError(f"{file} is missing; it is part of {what}. Put that in place and check `path`")
+        raise FileNotFoundError(
+            f"{file} is missing; it is part of {what}. Put that in place and check "
+            "`path`"
+        )
     return file
 
 
 def npy(path: Path, person: str = "", declared: Sequence[str] = ()) -> Corpus:
-    """A folder as above, or its file of `x`. `person` names another array in it, with the person of each row.
+    """A folder as above, or its file of `x`. `person` names another array in it, with
+    the person of each row.
 
-    With `declared` classes a label is read by itself, whatever the type of y: a number from 0 on, also as a text, or
-    the name of a class; any other is `UNDECLARED`. What rows are is the type of x: images (uint8), numbers or texts.
+    With `declared` classes a label is read by itself, whatever the type of y: a number
+    from 0 on, also as a text, or the name of a class; any other is `UNDECLARED`. What
+    rows are is the type of x: images (uint8), numbers or texts.
     """
     folder, x = (path.parent, path) if path.suffix == ".npy" else (path, path / "x.npy")
     class_file = folder / "classes.txt"
@@ -70,15 +82,22 @@ def npy(path: Path, person: str = "", declared: Sequence[str] = ()) -> Corpus:
         train = _own_records(x, folder / "y.npy", _declared_numbers(declared, names))
     else:
         train = _records(x, folder / "y.npy")
-        test = _records(folder / "x_test.npy", folder / "y_test.npy") if (folder / "x_test.npy").exists() else None
+        test = (
+            _records(folder / "x_test.npy", folder / "y_test.npy")
+            if (folder / "x_test.npy").exists()
+            else None
+        )
     if person:
-        train = replace(train, person=persons_from_array(folder / f"{person}.npy", len(train)))
+        train = replace(
+            train, person=persons_from_array(folder / f"{person}.npy", len(train))
+        )
     return Corpus(train, test, tuple(declared) or names)
 
 
 def _rows(file: Path) -> NDArray[Any]:
     x: NDArray[Any] = np.load(file, mmap_mode="r")
-    return x[..., None] if x.dtype == np.uint8 and x.ndim == 3 else x  # greyscale images without a channel axis
+    # greyscale images without a channel axis
+    return x[..., None] if x.dtype == np.uint8 and x.ndim == 3 else x
 
 
 def _records(x_file: Path, y_file: Path) -> Records:
@@ -86,8 +105,15 @@ def _records(x_file: Path, y_file: Path) -> Records:
     if not y_file.exists():
         return Records(x)
     y = np.load(y_file).reshape(-1)
-    if len(y) != len(x) or not np.issubdtype(y.dtype, np.integer) or y.min(initial=0) < 0:
-        raise ValueError(f"{y_file} must hold one integer from 0 on for each of the {len(x)} rows of {x_file.name}")
+    if (
+        len(y) != len(x)
+        or not np.issubdtype(y.dtype, np.integer)
+        or y.min(initial=0) < 0
+    ):
+        raise ValueError(
+            f"{y_file} must hold one integer from 0 on for each of the {len(x)} rows "
+            f"of {x_file.name}"
+        )
     return Records(x, y.astype(np.int64))
 
 
@@ -97,36 +123,60 @@ def _own_records(x_file: Path, y_file: Path, classes: DeclaredClasses) -> Record
     if x.dtype.kind == "U" and x.ndim == 1:
         x = np.array(decoded(x), dtype=object)
     elif x.dtype.kind not in "biuf":
-        raise RecordsError(f"{x_file} has rows of {x.dtype}; save numbers, uint8 images or a list of texts")
+        raise RecordsError(
+            f"{x_file} has rows of {x.dtype}; save numbers, uint8 images or a list of "
+            "texts"
+        )
     if not y_file.exists():
         return Records(x)
     y = load_values(y_file)
     if len(y) != len(x):
-        raise ValueError(f"{y_file} must hold one label for each of the {len(x)} rows of {x_file.name}, not {len(y)}")
-    return Records(x, np.array([classes.array_label(value) for value in y], dtype=np.int64))
+        raise ValueError(
+            f"{y_file} must hold one label for each of the {len(x)} rows of "
+            f"{x_file.name}, not {len(y)}"
+        )
+    return Records(
+        x, np.array([classes.array_label(value) for value in y], dtype=np.int64)
+    )
 
 
 def _declared_numbers(declared: Sequence[str], names: Sequence[str]) -> DeclaredClasses:
     for number, name in enumerate(("False", "True")):
         if name in declared and declared.index(name) != number:
             raise ConfigError(
-                f"in arrays {name} is the label {number}, and data.classes has it elsewhere: declare "
+                f"in arrays {name} is the label {number}, and data.classes has it "
+                "elsewhere: declare "
                 'classes = ["False", "True"] in this order, or give them other names.'
             )
     return DeclaredClasses.of(declared, names)
 
 
-def npz(path: Path, test: str | None = None, person: str = "", declared: Sequence[str] = ()) -> Corpus:
-    """One `.npz` with x, y, x_test, y_test (only x is required), or two with x and y each: a second file `test`, or a
-    folder with train.npz and test.npz. Further options as for `npy`. With `declared` classes only x and y are read."""
-    paths = [path / "train.npz", *path.glob("test.npz")] if path.is_dir() else [path, *([Path(test)] if test else [])]
-    files = [require_file(file, "your own arrays (np.savez)") for file in (paths[:1] if declared else paths)]
+def npz(
+    path: Path, test: str | None = None, person: str = "", declared: Sequence[str] = ()
+) -> Corpus:
+    """One `.npz` with x, y, x_test, y_test (only x is required), or two with x and y
+    each: a second file `test`, or a folder with train.npz and test.npz. Further options
+    as for `npy`. With `declared` classes only x and y are read.
+    """
+    paths = (
+        [path / "train.npz", *path.glob("test.npz")]
+        if path.is_dir()
+        else [path, *([Path(test)] if test else [])]
+    )
+    files = [
+        require_file(file, "your own arrays (np.savez)")
+        for file in (paths[:1] if declared else paths)
+    ]
 
     def write(folder: Path) -> None:
         for name in ("x", "y"):
             _extract(files[0], name, folder / f"{name}.npy")
             if not declared:
-                _extract(files[-1], name if len(files) == 2 else f"{name}_test", folder / f"{name}_test.npy")
+                _extract(
+                    files[-1],
+                    name if len(files) == 2 else f"{name}_test",
+                    folder / f"{name}_test.npy",
+                )
         if person:
             _extract(files[0], person, folder / "person.npy")
 
@@ -135,37 +185,62 @@ def npz(path: Path, test: str | None = None, person: str = "", declared: Sequenc
 
 
 def persons_from_array(file: Path, rows: int) -> NDArray[np.int64]:
-    """Ids from an array with one name or number for each row, the same whatever type the array has."""
+    """Ids from an array with one name or number for each row, the same whatever type
+    the array has.
+    """
     if not file.exists():
         raise FileNotFoundError(
-            f"{file} is missing; data.person = {file.stem!r} names it: one person for each row of x"
+            f"{file} is missing; data.person = {file.stem!r} names it: one person for "
+            "each row of x"
         )
     persons = load_values(file)
     if len(persons) != rows:
-        raise ValueError(f"{file} must hold one person for each of the {rows} rows of x, not {len(persons)}")
+        raise ValueError(
+            f"{file} must hold one person for each of the {rows} rows of x, not "
+            f"{len(persons)}"
+        )
     return factorize(WHOLE.sub(r"\1", name_or_nobody(value)) for value in persons)
 
 
 def _extract(file: Path, name: str, target: Path) -> None:
-    """Copy one array out of an `.npz`, whose members are `.npy` files, without loading it."""
+    """Copy one array out of an `.npz`, whose members are `.npy` files, without loading
+    it.
+    """
     if not zipfile.is_zipfile(file):
-        raise ValueError(f"{file} is no .npz archive, or a damaged one; write it with np.savez(file, x=x, y=y)")
+        raise ValueError(
+            f"{file} is no .npz archive, or a damaged one; write it with "
+            "np.savez(file, x=x, y=y)"
+        )
     with zipfile.ZipFile(file) as archive:
         members = {Path(member).stem: member for member in archive.namelist()}
-        member = next((members[key] for key in ALIASES.get(name, (name,)) if key in members), None)
+        member = next(
+            (members[key] for key in ALIASES.get(name, (name,)) if key in members), None
+        )
         if member:
             with archive.open(member) as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink)
         elif name == "x":
-            raise ValueError(f"{file} has no array x but {', '.join(members)}; write it with np.savez(file, x=x, y=y)")
+            raise ValueError(
+                f"{file} has no array x but {', '.join(members)}; write it with "
+                "np.savez(file, x=x, y=y)"
+            )
         elif name not in ALIASES:
-            raise ValueError(f"{file} has no array {name} but {', '.join(members)}; data.person must be one of them")
+            raise ValueError(
+                f"{file} has no array {name} but {', '.join(members)}; data.person "
+                "must be one of them"
+            )
 
 
-def convert_once(kind: str, files: Sequence[Path], options: object, write: Callable[[Path], None]) -> Path:
-    """The cache folder of these files, filled by `write` the first time and renamed into place when complete."""
+def convert_once(
+    kind: str, files: Sequence[Path], options: object, write: Callable[[Path], None]
+) -> Path:
+    """The cache folder of these files, filled by `write` the first time and renamed
+    into place when complete.
+    """
     stamps = [_stamp(file) for file in files]
-    key = hashlib.sha256(repr((VERSION, kind, options, stamps)).encode()).hexdigest()[:20]
+    key = hashlib.sha256(repr((VERSION, kind, options, stamps)).encode()).hexdigest()[
+        :20
+    ]
     root = cache_folder()
     folder = root / f"{kind}-{key}"
     if folder.exists():
@@ -174,7 +249,9 @@ def convert_once(kind: str, files: Sequence[Path], options: object, write: Calla
     temporary = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=root))
     try:
         write(temporary)
-        (temporary / SOURCE).write_text("".join(str(file.parent) for file in files[:1]), "utf-8", "replace")
+        (temporary / SOURCE).write_text(
+            "".join(str(file.parent) for file in files[:1]), "utf-8", "replace"
+        )
         temporary.replace(folder)
     except OSError:
         if not folder.exists():  # otherwise another process has written the same
@@ -185,13 +262,20 @@ def convert_once(kind: str, files: Sequence[Path], options: object, write: Calla
 
 
 def _stamp(file: Path) -> tuple[str, tuple[int, ...]]:
-    """Return a stamp that changes with a file's content, even at equal size and time; a broken link has its own."""
+    """Return a stamp that changes with a file's content, even at equal size and time; a
+    broken link has its own.
+    """
     for look in (file.stat, file.lstat):
         try:
             found = look()
         except OSError:
             continue
-        return str(file.absolute()), (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return str(file.absolute()), (
+            found.st_ino,
+            found.st_size,
+            found.st_mtime_ns,
+            found.st_ctime_ns,
+        )
     return str(file.absolute()), ()
 
 
@@ -206,15 +290,21 @@ def convert(
 ) -> Corpus:
     """Convert train and test files block by block, or reuse an earlier conversion.
 
-    The cache key is made of the files and `options`, which must hold everything else that `read` depends on. Files
-    that `read` adds to `skipped` are remembered.
+    The cache key is made of the files and `options`, which must hold everything else
+    that `read` depends on. Files that `read` adds to `skipped` are remembered.
     """
     files = [*train, *test]
 
     def write(folder: Path) -> None:
-        write_blocks(folder, "", chain.from_iterable(map(read, track(train, "reading files"))))
+        write_blocks(
+            folder, "", chain.from_iterable(map(read, track(train, "reading files")))
+        )
         if test:
-            write_blocks(folder, "_test", chain.from_iterable(map(read, track(test, "reading test files"))))
+            write_blocks(
+                folder,
+                "_test",
+                chain.from_iterable(map(read, track(test, "reading test files"))),
+            )
         if classes:
             (folder / "classes.txt").write_text("\n".join(classes), "utf-8")
         if skipped:
@@ -224,7 +314,10 @@ def convert(
 
     folder = convert_once(kind, files, (options, len(train), tuple(classes)), write)
     if skipped is not None and (folder / "skipped.txt").is_file():
-        skipped[:] = [files[int(line)] for line in (folder / "skipped.txt").read_text("utf-8").split()]
+        skipped[:] = [
+            files[int(line)]
+            for line in (folder / "skipped.txt").read_text("utf-8").split()
+        ]
     return npy(folder)
 
 
@@ -241,18 +334,26 @@ def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:
         for x, y in blocks:
             if shape is None:
                 shape = x.shape[1:]
-                header = {"descr": np.lib.format.dtype_to_descr(x.dtype), "fortran_order": False}
-                np.lib.format.write_array_header_1_0(file, header | {"shape": (0, *shape)})
+                header = {
+                    "descr": np.lib.format.dtype_to_descr(x.dtype),
+                    "fortran_order": False,
+                }
+                np.lib.format.write_array_header_1_0(
+                    file, header | {"shape": (0, *shape)}
+                )
             if x.shape[1:] != shape:
                 raise ValueError(
-                    f"row {count} has shape {x.shape[1:]}, those before it {shape}; make all alike: size=32"
+                    f"row {count} has shape {x.shape[1:]}, those before it {shape}; "
+                    "make all alike: size=32"
                 )
             file.write(x.tobytes())
             count += len(x)
             if y is not None:
                 labels.append(y)
         if not count or shape is None:
-            raise ValueError("there is not one record to read; check `path` and the chosen classes")
+            raise ValueError(
+                "there is not one record to read; check `path` and the chosen classes"
+            )
         file.seek(0)
         np.lib.format.write_array_header_1_0(file, header | {"shape": (count, *shape)})
     if labels:
@@ -260,32 +361,47 @@ def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:
 
 
 def load_values(file: Path) -> list[Any]:
-    """The values as Python's own; objects other than numbers and texts are not made (`Unknown`)."""
+    """The values as Python's own; objects other than numbers and texts are not made
+    (`Unknown`).
+    """
     with file.open("rb") as stream:
         version = npy_format.read_magic(stream)
-        read_header = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+        read_header = (
+            npy_format.read_array_header_1_0
+            if version == (1, 0)
+            else npy_format.read_array_header_2_0
+        )
         if read_header(stream)[2].hasobject:
-            return list(np.asarray(_ObjectUnpickler(stream).load(), dtype=object).reshape(-1))
+            return list(
+                np.asarray(_ObjectUnpickler(stream).load(), dtype=object).reshape(-1)
+            )
     array = np.load(file).reshape(-1)
     return decoded(array) if array.dtype.kind in "SU" else list(array.tolist())
 
 
 def decoded(array: NDArray[Any]) -> list[str]:
-    """Texts of an array, in which bytes and numbers that are no characters are replaced one by one."""
-    encoding = {"S": "utf-8", "U": "utf-32-be" if array.dtype.str[0] == ">" else "utf-32-le"}[array.dtype.kind]
+    """Texts of an array, in which bytes and numbers that are no characters are replaced
+    one by one.
+    """
+    encoding = {
+        "S": "utf-8",
+        "U": "utf-32-be" if array.dtype.str[0] == ">" else "utf-32-le",
+    }[array.dtype.kind]
     width, data = array.dtype.itemsize, array.tobytes()
     rows = (data[place * width : (place + 1) * width] for place in range(len(array)))
     return [row.decode(encoding, "replace").rstrip("\0") for row in rows]
 
 
-ARRAY_GLOBALS = {  # everything a dictionary of arrays, numbers and strings needs, pickled by any NumPy
+# everything a dictionary of arrays, numbers and strings needs, pickled by any NumPy
+ARRAY_GLOBALS = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
     ("numpy._core.multiarray", "_reconstruct"),
     ("numpy._core.numeric", "_frombuffer"),
     ("_codecs", "encode"),
 }
-SCALAR = ("numpy._core.multiarray", "scalar")  # a number of NumPy's, in an array of objects
+# a number of NumPy's, in an array of objects
+SCALAR = ("numpy._core.multiarray", "scalar")
 
 
 class _ArrayUnpickler(pickle.Unpickler):
@@ -295,10 +411,17 @@ class _ArrayUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         module = module.replace("numpy.core", "numpy._core")
-        return super().find_class(module, name) if (module, name) in self.allowed else self.other(module, name)
+        return (
+            super().find_class(module, name)
+            if (module, name) in self.allowed
+            else self.other(module, name)
+        )
 
     def other(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"refused {module}.{name}: this is not the published file; download it again")
+        raise pickle.UnpicklingError(
+            f"refused {module}.{name}: this is not the published file; download it "
+            "again"
+        )
 
 
 class _ObjectUnpickler(_ArrayUnpickler):
@@ -311,7 +434,9 @@ class _ObjectUnpickler(_ArrayUnpickler):
 
 
 class Unknown:
-    """Stands in for an object of any other class, which is not created; it is empty, and so matches no name."""
+    """Stands in for an object of any other class, which is not created; it is empty,
+    and so matches no name.
+    """
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -329,4 +454,7 @@ def load_pickle(file: Path) -> dict[str, Any]:
     """A dictionary of arrays and lists, pickled by Python 2 or 3."""
     with file.open("rb") as stream:
         content = _ArrayUnpickler(stream, encoding="latin1").load()
-    return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
+    return {
+        key.decode() if isinstance(key, bytes) else key: value
+        for key, value in content.items()
+    }

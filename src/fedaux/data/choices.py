@@ -1,4 +1,6 @@
-"""Settings chosen from a folder of images, each with its reason. Only headers and a few images are read."""
+"""Settings chosen from a folder of images, each with its reason. Only headers and a few
+images are read.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,19 @@ import numpy as np
 from PIL import Image
 
 from fedaux.data.arrays import require_file
-from fedaux.data.images import UNREADABLE, find_splits, list_images, site_layout, subfolders
+from fedaux.data.images import (
+    UNREADABLE,
+    find_splits,
+    list_images,
+    site_layout,
+    subfolders,
+)
 
 SAMPLE = 200  # images that are looked at
 LARGEST_SIZE = 64  # larger images, and images of several sizes, are shrunk to this
 ENCODER_SIZE = 128  # the same for a published encoder
-SMALL_SIZE = 32  # up to which the small network does, and from which a published encoder is proposed
+# up to which the small network does, and from which a published encoder is proposed
+SMALL_SIZE = 32
 VIEWS = 70_000  # of pre-training: a minute of a processor with the small network
 HEAD_STEPS = 200  # of a client in a round; a head makes thousands a second
 DISTILL_STEPS = 200
@@ -36,21 +45,27 @@ class Choice:
 
 def possible_sites(private: Path) -> dict[str, list[str]]:
     """The folders that may be sites, with their sub-folders, or {}."""
-    return site_layout(private / find_splits(require_file(private, "your own images"))[0])
+    return site_layout(
+        private / find_splits(require_file(private, "your own images"))[0]
+    )
 
 
 def choose_for_images(
-    private: Path, public: Path, clients: int, test_fraction: float = 0.2, folders: str = "", encoder: str = ""
+    private: Path,
+    public: Path,
+    clients: int,
+    test_fraction: float = 0.2,
+    folders: str = "",
+    encoder: str = "",
 ) -> list[Choice]:
     """Choose settings for `fedaux init images --data PRIVATE --public PUBLIC`.
 
-    Args:
-        private: The folder of labelled images.
-        public: The folder of public images.
-        clients: How many clients to simulate, unless folders are sites.
-        test_fraction: The share that is held out where there is no folder `test`.
-        folders: What the folders are where they may be both (`possible_sites`): "sites" or "classes".
-        encoder: A published encoder that is installed here, if any. It was trained on photos, and is chosen for images
+    Args: private: The folder of labelled images. public: The folder of public images.
+        clients: How many clients to simulate, unless folders are sites. test_fraction:
+        The share that is held out where there is no folder `test`. folders: What the
+        folders are where they may be both (`possible_sites`): "sites" or "classes".
+        encoder: A published encoder that is installed here, if any. It was trained on
+        photos, and is chosen for images
             in colour of at least 32 pixels.
     """
     split, test = find_splits(require_file(private, "your own images"))
@@ -58,15 +73,24 @@ def choose_for_images(
     groups = subfolders(root)
     if folders == "sites":
         sites = [folder.name for folder in groups]
-        clients, groups = len(sites), [folder for site in groups for folder in subfolders(site)]
+        clients, groups = (
+            len(sites),
+            [folder for site in groups for folder in subfolders(site)],
+        )
     counts = Counter[str]()
     for folder in groups:
         counts[folder.name] += len(list_images(folder))
     if len(counts) < 2:
-        raise ValueError(f"{root} must have a folder of images for each of at least two classes, not {len(counts)}")
+        raise ValueError(
+            f"{root} must have a folder of images for each of at least two classes, "
+            f"not {len(counts)}"
+        )
     seen = list_images(require_file(public, "public images"))
     if len(seen) < 2:
-        raise ValueError(f"{public} holds {len(seen)} images; public ones, of any content, are what clients meet on")
+        raise ValueError(
+            f"{public} holds {len(seen)} images; public ones, of any content, are what "
+            "clients meet on"
+        )
     records = sum(counts.values())
     sizes, mode = _look([*list_images(root), *seen])
     if mode == "L" or min(map(min, sizes)) < SMALL_SIZE:
@@ -76,25 +100,50 @@ def choose_for_images(
     batches = max(1, math.ceil(share / BATCH))
     epochs = max(1, math.ceil(HEAD_STEPS / batches))
     options: dict[str, Any] = {"size": size, "mode": mode}
-    parts = {name: folder for name, folder in (("split", split), ("test", test)) if folder}
-    held = f"tested on those in {test}" if test else f"{test_fraction:.0%} of them are held out for testing"
+    parts = {
+        name: folder for name, folder in (("split", split), ("test", test)) if folder
+    }
+    held = (
+        f"tested on those in {test}"
+        if test
+        else f"{test_fraction:.0%} of them are held out for testing"
+    )
     names = ", ".join(f"{count:,} {name}" for name, count in list(counts.items())[:10])
     return [
         Choice("data.path", str(private), f"{records:,} images: {names}; {held}"),
-        Choice("data.options", options | parts | ({"folders": folders} if folders == "classes" else {}), how),
+        Choice(
+            "data.options",
+            options | parts | ({"folders": folders} if folders == "classes" else {}),
+            how,
+        ),
         *_clients(root, sites, clients, share),
         Choice("aux.path", str(public), f"{len(seen):,} public images"),
         Choice("aux.options", options, "as the private ones"),
         *(_published(encoder) if encoder else _pretrained(size, mode, len(seen))),
-        Choice("local.epochs", epochs, f"{batches} batches of {BATCH} each: {epochs * batches} steps a round"),
+        Choice(
+            "local.epochs",
+            epochs,
+            f"{batches} batches of {BATCH} each: {epochs * batches} steps a round",
+        ),
         Choice("privacy.expected_records", round(share * clients), "of all clients"),
-        Choice("distill.steps", DISTILL_STEPS, "steps, not epochs: they do not depend on how many public images"),
+        Choice(
+            "distill.steps",
+            DISTILL_STEPS,
+            "steps, not epochs: they do not depend on how many public images",
+        ),
     ]
 
 
 def _published(encoder: str) -> list[Choice]:
     return [
-        Choice("prototypes", [encoder], "a published encoder, installed here; --pretrain trains a network of your own"),
+        Choice(
+            "prototypes",
+            [encoder],
+            (
+                "a published encoder, installed here; --pretrain trains a network of "
+                "your own"
+            ),
+        ),
         Choice("pretrain.epochs", 0, "it comes with its weights"),
     ]
 
@@ -106,18 +155,31 @@ def _pretrained(size: int, mode: str, public: int) -> list[Choice]:
         Choice(
             "prototypes",
             ["cnn"] if small else [{"name": "resnet8", "width": 16}],
-            f"{size}×{size} pixels are {'small' if small else 'too many for the smallest network'}",
+            (
+                f"{size}×{size} pixels are "
+                f"{'small' if small else 'too many for the smallest network'}"
+            ),
         ),
-        Choice("pretrain.epochs", epochs, f"about {2 * public * epochs:,} views of {public:,} images"),
+        Choice(
+            "pretrain.epochs",
+            epochs,
+            f"about {2 * public * epochs:,} views of {public:,} images",
+        ),
         Choice("pretrain.batch_size", min(256, public), "several steps an epoch"),
-        Choice("pretrain.flip", mode != "L", "grey images are often scans or writing" if mode == "L" else "colour"),
+        Choice(
+            "pretrain.flip",
+            mode != "L",
+            "grey images are often scans or writing" if mode == "L" else "colour",
+        ),
     ]
 
 
 def _clients(root: Path, sites: list[str], clients: int, share: float) -> list[Choice]:
     if not sites:
         return [Choice("data.clients", clients, f"about {share:,.0f} images each")]
-    sizes = ", ".join(f"{name} {len(list_images(root / name)):,}" for name in sites[:10])
+    sizes = ", ".join(
+        f"{name} {len(list_images(root / name)):,}" for name in sites[:10]
+    )
     return [
         Choice("data.partition", "folders", f"each folder is a client: {sizes} images"),
         Choice("data.clients", clients, "as many as there are folders"),
@@ -137,20 +199,36 @@ def _look(files: list[Path]) -> tuple[Counter[tuple[int, int]], str]:
         except UNREADABLE:
             continue
     if not sizes:
-        raise ValueError(f"not one of the {len(some)} files looked at can be read as an image, {some[0]} for one")
+        raise ValueError(
+            f"not one of the {len(some)} files looked at can be read as an image, "
+            f"{some[0]} for one"
+        )
     return sizes, "L" if grey else "RGB"
 
 
-def _format(sizes: Counter[tuple[int, int]], mode: str, largest: int) -> tuple[int, str]:
+def _format(
+    sizes: Counter[tuple[int, int]], mode: str, largest: int
+) -> tuple[int, str]:
     """(size, why); the size is at most `largest`."""
     colour = "grey" if mode == "L" else "in colour"
     (width, height), _ = sizes.most_common(1)[0]
     if len(sizes) == 1 and width == height and width <= largest:
-        return width, f"{sizes.total()} images looked at are all {width}×{height} and {colour}"
+        return (
+            width,
+            f"{sizes.total()} images looked at are all {width}×{height} and {colour}",
+        )
     size = min(largest, min(map(min, sizes)))
     least, most = min(sizes), max(sizes)
-    span = f"{least[0]}×{least[1]}" + (f" to {most[0]}×{most[1]}" if len(sizes) > 1 else "")
-    return size, f"{sizes.total()} images looked at have {span} pixels, {colour}: cropped and shrunk"
+    span = f"{least[0]}×{least[1]}" + (
+        f" to {most[0]}×{most[1]}" if len(sizes) > 1 else ""
+    )
+    return (
+        size,
+        (
+            f"{sizes.total()} images looked at have {span} pixels, {colour}: cropped "
+            "and shrunk"
+        ),
+    )
 
 
 def _is_grey(image: Image.Image) -> bool:

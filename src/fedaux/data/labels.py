@@ -1,8 +1,10 @@
-"""The class and the person of a record: from its own values and the declared names, never from other records.
+"""The class and the person of a record: from its own values and the declared names,
+never from other records.
 
-The federation's owner declares the classes. If labels were numbered from the records, a single new label could renumber
-all others, and one record would change the contributions of all others. A person is an integer id; records without a
-person share the id of the empty name.
+The federation's owner declares the classes. If labels were numbered from the records, a
+single new label could renumber all others, and one record would change the
+contributions of all others. A person is an integer id; records without a person share
+the id of the empty name.
 """
 
 from __future__ import annotations
@@ -21,18 +23,27 @@ from fedaux.config.parsing import ConfigError, require
 from fedaux.config.sections import DataConfig
 from fedaux.data.records import UNDECLARED, Corpus, Indices, Records, RecordsError
 
-DECIMAL = re.compile(r"([0-9]+)(?:\.0*)?")  # 1, and what becomes of it in a column of floats
+# 1, and what becomes of it in a column of floats
+DECIMAL = re.compile(r"([0-9]+)(?:\.0*)?")
 
 
 def to_name(value: Any) -> str | None:
-    """A label or person as text, whatever type a table stores it in: 3 and 3.0 are the same; None if it is missing."""
+    """A label or person as text, whatever type a table stores it in: 3 and 3.0 are the
+    same; None if it is missing.
+    """
     if value is None or (isinstance(value, float) and value != value):
         return None
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    return (
+        str(int(value))
+        if isinstance(value, float) and value.is_integer()
+        else str(value)
+    )
 
 
 def name_or_nobody(value: Any) -> str:
-    """Return the name, or "" if there is none or it cannot be printed: nested without end, or too large a number."""
+    """Return the name, or "" if there is none or it cannot be printed: nested without
+    end, or too large a number.
+    """
     try:
         return to_name(value) or ""
     except (ValueError, RecursionError):
@@ -47,19 +58,27 @@ def factorize(names: Iterable[Hashable]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class DeclaredClasses:
-    """The classes of a federation by name, and by the numbers that a source may use for them."""
+    """The classes of a federation by name, and by the numbers that a source may use for
+    them.
+    """
 
     position: Mapping[str, int]
     numbered: Sequence[int]  # the class of label 0, 1, …
 
     @classmethod
     def of(cls, declared: Sequence[str], names: Sequence[str] = ()) -> Self:
-        """Make the classes; `names` belong to the source's labels 0, 1, …; without them numbers index `declared`."""
+        """Make the classes; `names` belong to the source's labels 0, 1, …; without them
+        numbers index `declared`.
+        """
         position = {name: place for place, name in enumerate(declared)}
-        return cls(position, [position.get(name, UNDECLARED) for name in names or declared])
+        return cls(
+            position, [position.get(name, UNDECLARED) for name in names or declared]
+        )
 
     def by_name(self, name: str) -> int:
-        """Where 1 is declared, 1.0 means it, too: so tables are written whose column has a gap."""
+        """Where 1 is declared, 1.0 means it, too: so tables are written whose column
+        has a gap.
+        """
         if name in self.position:
             return self.position[name]
         whole = DECIMAL.fullmatch(name)
@@ -70,34 +89,49 @@ class DeclaredClasses:
         return self.numbered[int(number)] if valid else UNDECLARED
 
     def label(self, value: Any) -> int:
-        """A text by its name, a number by its place. True and False are names, and anything else is no label."""
+        """A text by its name, a number by its place. True and False are names, and
+        anything else is no label.
+        """
         if isinstance(value, (str, bool, np.bool_)):
             return self.by_name(str(value))
-        return self.by_number(value) if isinstance(value, (int, float, Real)) else UNDECLARED
+        return (
+            self.by_number(value)
+            if isinstance(value, (int, float, Real))
+            else UNDECLARED
+        )
 
     def array_label(self, value: Any) -> int:
-        """The same whatever type an array has: a number is a number also as a text, and True is 1.
+        """The same whatever type an array has: a number is a number also as a text, and
+        True is 1.
 
         Any other text is a name.
         """
         if isinstance(value, complex):
             value = value.real if value.imag == 0 else None
         if isinstance(value, str):
-            value = {"False": 0, "True": 1}.get(value, float(value) if DECIMAL.fullmatch(value) else value)
+            value = {"False": 0, "True": 1}.get(
+                value, float(value) if DECIMAL.fullmatch(value) else value
+            )
         return self.label(int(value) if isinstance(value, (bool, np.bool_)) else value)
 
 
 def read_classes(file: Path) -> tuple[str, ...]:
     """The names of labels 0, 1, …, one per line."""
-    return tuple(line.strip() for line in file.read_text("utf-8-sig").rstrip().splitlines())
+    return tuple(
+        line.strip() for line in file.read_text("utf-8-sig").rstrip().splitlines()
+    )
 
 
 def declared_classes(data: DataConfig) -> tuple[str, ...]:
-    """`data.classes`, or the lines of classes.txt beside the data; the data itself is not read."""
+    """`data.classes`, or the lines of classes.txt beside the data; the data itself is
+    not read.
+    """
     if data.classes:
         return data.classes
     path = Path(data.path).expanduser()
-    file = (path if path.is_dir() else path.parent) / "classes.txt" if data.path else None
+    file = (
+        (path if path.is_dir() else path.parent) / "classes.txt" if data.path else None
+    )
     if file is None or not file.is_file():
         beside = f", or one a line into {file}" if file else ""
         raise ConfigError(
@@ -105,60 +139,90 @@ def declared_classes(data: DataConfig) -> tuple[str, ...]:
             f"at the server and at every site{beside}."
         )
     classes = read_classes(file)
-    require(bool(classes) and all(classes), f"{file} must name one class a line, without an empty line between them.")
-    require(len(set(classes)) == len(classes), f"{file}: the names of classes must differ from one another.")
+    require(
+        bool(classes) and all(classes),
+        f"{file} must name one class a line, without an empty line between them.",
+    )
+    require(
+        len(set(classes)) == len(classes),
+        f"{file}: the names of classes must differ from one another.",
+    )
     return classes
 
 
 def relabel(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
-    """Map labels to positions in `classes`, by name, or by number if the corpus has no names; others: `UNDECLARED`."""
+    """Map labels to positions in `classes`, by name, or by number if the corpus has no
+    names; others: `UNDECLARED`.
+    """
     position = {name: label for label, name in enumerate(classes)}
-    table = np.array([position.get(name, UNDECLARED) for name in corpus.classes] or range(len(classes)), dtype=np.int64)
+    table = np.array(
+        [position.get(name, UNDECLARED) for name in corpus.classes]
+        or range(len(classes)),
+        dtype=np.int64,
+    )
 
     def mapped(records: Records) -> Records:
         if records.y is None:
             return records
         known = (records.y >= 0) & (records.y < len(table))
-        return replace(records, y=np.where(known, table[np.where(known, records.y, 0)], UNDECLARED))
+        return replace(
+            records, y=np.where(known, table[np.where(known, records.y, 0)], UNDECLARED)
+        )
 
     return replace(corpus.map(mapped), classes=classes)
 
 
 def relabel_strictly(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
-    """Convert labels of public records: an undeclared label raises an error that names it."""
+    """Convert labels of public records: an undeclared label raises an error that names
+    it.
+    """
     relabelled = relabel(corpus, classes)
-    for before, after in ((corpus.train, relabelled.train), (corpus.test, relabelled.test)):
+    for before, after in (
+        (corpus.train, relabelled.train),
+        (corpus.test, relabelled.test),
+    ):
         if before is None or after is None or before.y is None:
             continue
         undeclared = np.unique(before.labels[after.labels == UNDECLARED])[:5].tolist()
         if undeclared:
             names = dict(enumerate(corpus.classes))
             raise RecordsError(
-                f"labels {', '.join(names.get(label, str(label)) for label in undeclared)} are not among the declared "
-                f"classes {', '.join(classes)}; declare them in data.classes or classes.txt, the same everywhere, or "
-                "take such records out"
+                "labels "
+                f"{', '.join(names.get(label, str(label)) for label in undeclared)} "
+                f"are not among the declared classes {', '.join(classes)}; declare "
+                "them in data.classes or classes.txt, the same everywhere, or take "
+                "such records out"
             )
     return relabelled
 
 
 def named_by_numbers(corpus: Corpus, rows: Indices | slice = slice(None)) -> Corpus:
-    """Classes without names are the labels that these training records have: labels from 1 on make no class 0."""
-    if corpus.classes or corpus.train.y is None or corpus.train.labels.min(initial=0) < 0:
+    """Classes without names are the labels that these training records have: labels
+    from 1 on make no class 0.
+    """
+    if (
+        corpus.classes
+        or corpus.train.y is None
+        or corpus.train.labels.min(initial=0) < 0
+    ):
         return corpus
     found = np.unique(corpus.train.labels[rows])
     names = tuple(map(str, found))
     unknown = np.setdiff1d(corpus.test.labels, found) if corpus.test is not None else ()
     if len(unknown):
         raise RecordsError(
-            f"the test records have the label {', '.join(map(str, unknown[:5]))}, which no training record has; "
-            "take such records out, or declare all classes in data.classes"
+            f"the test records have the label {', '.join(map(str, unknown[:5]))}, "
+            "which no training record has; take such records out, or declare all "
+            "classes in data.classes"
         )
     if np.array_equal(found, np.arange(len(found))):
         return replace(corpus, classes=names)
 
     def mapped(records: Records) -> Records:
         assert records.y is not None
-        y = np.where(np.isin(records.y, found), np.searchsorted(found, records.y), UNDECLARED)
+        y = np.where(
+            np.isin(records.y, found), np.searchsorted(found, records.y), UNDECLARED
+        )
         return replace(records, y=y)
 
     note = f"labels {names[0]} to {names[-1]} without names: they are {len(names)} classes, called by their numbers"

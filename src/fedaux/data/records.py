@@ -1,4 +1,6 @@
-"""Records, rows of x with optional labels: lazy views of arrays that may be memory-mapped, and what a model takes."""
+"""Records, rows of x with optional labels: lazy views of arrays that may be
+memory-mapped, and what a model takes.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,10 @@ UNDECLARED = -1  # the label of a record whose label is missing or not a declare
 class Records:
     """Records with optional labels: the rows `x[rows]` with labels `y[rows]`.
 
-    Attributes:
-        x: uint8 images (N, H, W, C), float numbers (N, ...) or an array of `str`; may be a memory map.
-        y: The class of each row of `x`, from 0; None for unlabelled data.
-        rows: Positions in `x` of these records; None for all.
-        person: The id of the person each row of `x` belongs to, if the source knows it.
+    Attributes: x: uint8 images (N, H, W, C), float numbers (N, ...) or an array of
+        `str`; may be a memory map. y: The class of each row of `x`, from 0; None for
+        unlabelled data. rows: Positions in `x` of these records; None for all. person:
+        The id of the person each row of `x` belongs to, if the source knows it.
     """
 
     x: NDArray[Any]
@@ -48,9 +49,14 @@ class Records:
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """The class of each record, from 0 on, or `UNDECLARED`; an error if there are no labels."""
+        """The class of each record, from 0 on, or `UNDECLARED`; an error if there are
+        no labels.
+        """
         if self.y is None:
-            raise ValueError("these records have no labels; private and test data need them, auxiliary data does not")
+            raise ValueError(
+                "these records have no labels; private and test data need them, "
+                "auxiliary data does not"
+            )
         return self.y if self.rows is None else self.y[self.rows]
 
     @property
@@ -62,7 +68,9 @@ class Records:
 
     def take(self, positions: Indices) -> Records:
         """Return a view of the records at `positions`."""
-        return replace(self, rows=positions if self.rows is None else self.rows[positions])
+        return replace(
+            self, rows=positions if self.rows is None else self.rows[positions]
+        )
 
     def unlabelled(self) -> Records:
         """Return a view without labels."""
@@ -73,23 +81,27 @@ class Records:
         if self.rows is not None:
             return np.asarray(self.x[self.rows[positions]])
         picked = self.x[positions]
-        return np.array(picked) if isinstance(positions, slice) else np.asarray(picked)  # a slice is a view
+        # a slice is a view
+        return np.array(picked) if isinstance(positions, slice) else np.asarray(picked)
 
     def tensor(self, positions: Indices | slice = slice(None)) -> Tensor:
         """Return the rows as a float32 model input (see `to_tensor`)."""
         return to_tensor(self.gather(positions))
 
-    def batch(self, positions: Indices | slice = slice(None), *, view: bool = False) -> Any:
-        """Return the rows as a model input: a tensor, or for text the strings, which the prototype tokenises.
+    def batch(
+        self, positions: Indices | slice = slice(None), *, view: bool = False
+    ) -> Any:
+        """Return the rows as a model input: a tensor, or for text the strings, which
+        the prototype tokenises.
 
-        Args:
-            positions: Which of the records; by default all.
-            view: Avoid a copy of rows that are in memory, for a model that does not modify its input.
+        Args: positions: Which of the records; by default all. view: Avoid a copy of
+            rows that are in memory, for a model that does not modify its input.
 
         Returns:
             A float32 tensor, or a list of strings.
         """
-        if self.rows is None and self.x.flags.writeable and (view or is_image(self.x)):  # `to_tensor` copies images
+        # `to_tensor` copies images
+        if self.rows is None and self.x.flags.writeable and (view or is_image(self.x)):
             return to_tensor(self.x[positions])
         rows = self.gather(positions)
         return rows if is_text(rows) else to_tensor(rows)
@@ -110,8 +122,14 @@ def is_image(x: NDArray[Any]) -> bool:
 
 
 def channels_first(x: NDArray[Any]) -> bool:
-    """Whether these are images whose channels can only be the first axis of a record."""
-    return is_image(x) and x.shape[1] in CHANNEL_COUNTS and x.shape[3] not in CHANNEL_COUNTS
+    """Whether these are images whose channels can only be the first axis of a
+    record.
+    """
+    return (
+        is_image(x)
+        and x.shape[1] in CHANNEL_COUNTS
+        and x.shape[3] not in CHANNEL_COUNTS
+    )
 
 
 def is_text(x: NDArray[Any]) -> bool:
@@ -119,12 +137,20 @@ def is_text(x: NDArray[Any]) -> bool:
 
 
 def to_tensor(x: NDArray[Any]) -> Tensor:
-    """uint8 images (B, H, W, C) → float32 (B, C, H, W), scaled by constants; numbers are only cast to float32.
+    """uint8 images (B, H, W, C) → float32 (B, C, H, W), scaled by constants; numbers
+    are only cast to float32.
 
-    The scale is constant because statistics of private data would be another release to account for.
+    The scale is constant because statistics of private data would be another release to
+    account for.
     """
     if is_image(x):
-        return torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2).float().sub_(127.5).div_(63.75)
+        return (
+            torch.from_numpy(np.ascontiguousarray(x))
+            .permute(0, 3, 1, 2)
+            .float()
+            .sub_(127.5)
+            .div_(63.75)
+        )
     with np.errstate(over="ignore"):  # a number beyond float32 is infinite
         return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
 
@@ -148,8 +174,14 @@ class Corpus:
     site: NDArray[np.int64] | None = None
 
     def map(self, change: Callable[[Records], Records]) -> Corpus:
-        """Return a copy in which `change` has been applied to training and test records."""
-        return replace(self, train=change(self.train), test=None if self.test is None else change(self.test))
+        """Return a copy in which `change` has been applied to training and test
+        records.
+        """
+        return replace(
+            self,
+            train=change(self.train),
+            test=None if self.test is None else change(self.test),
+        )
 
 
 class RecordsError(FedauxError, ValueError):
@@ -158,21 +190,31 @@ class RecordsError(FedauxError, ValueError):
 
 @dataclass(frozen=True)
 class RecordSpec:
-    """Kind and shape of a raw record: images are (height, width, channels), text has shape ()."""
+    """Kind and shape of a raw record: images are (height, width, channels), text has
+    shape ().
+    """
 
     kind: str
     shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         positive = all(type(size) is int and size > 0 for size in self.shape)
-        if self.kind not in KINDS or not positive or (self.kind == "image" and len(self.shape) != 3):
-            raise ValueError(f"there are no records of kind {self.kind!r} and shape {self.shape}")
+        if (
+            self.kind not in KINDS
+            or not positive
+            or (self.kind == "image" and len(self.shape) != 3)
+        ):
+            raise ValueError(
+                f"there are no records of kind {self.kind!r} and shape {self.shape}"
+            )
 
     @classmethod
     def of(cls, records: Records) -> Self:
         if is_text(records.x):
             return cls("text")
-        return cls("image" if is_image(records.x) else "numbers", tuple(records.x.shape[1:]))
+        return cls(
+            "image" if is_image(records.x) else "numbers", tuple(records.x.shape[1:])
+        )
 
     @classmethod
     def from_card(cls, card: dict[str, Any]) -> Self:
@@ -191,28 +233,45 @@ class RecordSpec:
         return f"{name} of shape ({', '.join(map(str, ('N', *self.shape)))})"
 
     def to_card(self) -> dict[str, Any]:
-        """Return the entry of a model card: everything needed to feed the network from another program."""
+        """Return the entry of a model card: everything needed to feed the network from
+        another program.
+        """
         if self.kind == "text":
             return {"kind": "text", "shape": []}
         facts: dict[str, Any] = {"kind": self.kind, "shape": list(self.shape)}
         if self.kind == "numbers":
             return {**facts, "dtype": "float32"}
         layout = ["height", "width", "channels"]
-        return {**facts, "dtype": "uint8", "layout": layout, "network_sees": list(self.input_shape), "scaling": SCALING}
+        return {
+            **facts,
+            "dtype": "uint8",
+            "layout": layout,
+            "network_sees": list(self.input_shape),
+            "scaling": SCALING,
+        }
 
     def validate(self, records: Any) -> NDArray[Any]:
-        """Return the records as an array for `Records`; raise an error that says what is wrong if they do not match."""
+        """Return the records as an array for `Records`; raise an error that says what
+        is wrong if they do not match.
+        """
         if self.kind == "text":
             return _texts(records)
         try:
             x = np.asarray(records)
         except ValueError as error:
             raise RecordsError(
-                f"this model takes {self.description}; these records are not all of one shape"
+                f"this model takes {self.description}; these records are not all of "
+                "one shape"
             ) from error
         if x.ndim == 0 or x.shape[1:] != self.shape:
-            hint = "; a single record x goes in as x[None]" if x.shape == self.shape else ""
-            raise RecordsError(f"this model takes {self.description}, not of shape {x.shape}{hint}")
+            hint = (
+                "; a single record x goes in as x[None]"
+                if x.shape == self.shape
+                else ""
+            )
+            raise RecordsError(
+                f"this model takes {self.description}, not of shape {x.shape}{hint}"
+            )
         if self.kind == "image":
             if x.dtype != np.uint8:
                 raise RecordsError(
@@ -221,22 +280,33 @@ class RecordSpec:
                 )
             return x
         if x.dtype.kind not in "fiub":
-            raise RecordsError(f"this model takes numbers, not {x.dtype}; convert them with .astype('float32')")
+            raise RecordsError(
+                f"this model takes numbers, not {x.dtype}; convert them with "
+                ".astype('float32')"
+            )
         with np.errstate(over="ignore"):
             rows = x.astype(np.float32)
         finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
         if not finite.all():
             raise RecordsError(
-                f"record {int(finite.argmin())} has a number that is missing, infinite or beyond float32"
+                f"record {int(finite.argmin())} has a number that is missing, infinite "
+                "or beyond float32"
             )
         return rows
 
 
 def _texts(records: Any) -> NDArray[Any]:
     if isinstance(records, str):
-        raise RecordsError("this model takes a list of texts; a single text goes in as [text]")
+        raise RecordsError(
+            "this model takes a list of texts; a single text goes in as [text]"
+        )
     texts = list(records)
-    bad = next((index for index, text in enumerate(texts) if not isinstance(text, str)), None)
+    bad = next(
+        (index for index, text in enumerate(texts) if not isinstance(text, str)), None
+    )
     if bad is not None:
-        raise RecordsError(f"this model takes a list of texts; record {bad} is a {type(texts[bad]).__name__}")
+        raise RecordsError(
+            f"this model takes a list of texts; record {bad} is a "
+            f"{type(texts[bad]).__name__}"
+        )
     return np.array(texts, dtype=object)

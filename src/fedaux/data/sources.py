@@ -48,12 +48,17 @@ def register(name: str) -> Callable[[Source], Source]:
 
 @register("digits")
 def digits() -> Corpus:
-    """scikit-learn's 1,797 handwritten digits: uint8 (N, 8, 8, 1), no download, no test set."""
+    """scikit-learn's 1,797 handwritten digits: uint8 (N, 8, 8, 1), no download, no test
+    set.
+    """
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
     x = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[..., None]
-    return Corpus(Records(x, bunch.target.astype(np.int64)), classes=tuple(str(digit) for digit in range(10)))
+    return Corpus(
+        Records(x, bunch.target.astype(np.int64)),
+        classes=tuple(str(digit) for digit in range(10)),
+    )
 
 
 def open_source(name: str, path: str | Path | None = None, /, **options: Any) -> Corpus:
@@ -68,22 +73,30 @@ def open_source(name: str, path: str | Path | None = None, /, **options: Any) ->
         The data, with int64 labels and images with their channels last.
     """
     source = _lookup(name)
-    arguments = options if path is None else {"path": Path(path).expanduser(), **options}
+    arguments = (
+        options if path is None else {"path": Path(path).expanduser(), **options}
+    )
     if "person" in arguments and not accepts(name, "person"):
         raise ConfigError(
-            f"source {name!r} does not know the person of a record: data.person = {arguments['person']!r} would be its "
-            f"argument `person`, and it takes {inspect.signature(source)}. "
-            "Delete data.person, or choose another source."
+            f"source {name!r} does not know the person of a record: data.person = "
+            f"{arguments['person']!r} would be its argument `person`, and it takes "
+            f"{inspect.signature(source)}. Delete data.person, or choose another "
+            "source."
         )
     try:
         inspect.signature(source).bind(**arguments)
     except TypeError as error:
-        raise ValueError(f"source {name!r}: {error}; it takes {inspect.signature(source)}") from error
+        raise ValueError(
+            f"source {name!r}: {error}; it takes {inspect.signature(source)}"
+        ) from error
     with naming_file(path):
         with user_code("source", name):
             corpus = source(**arguments)
         if not isinstance(corpus, Corpus):
-            raise ValueError(f"source {name!r} returned {type(corpus).__name__}; return a fedaux.data.records.Corpus")
+            raise ValueError(
+                f"source {name!r} returned {type(corpus).__name__}; return a "
+                "fedaux.data.records.Corpus"
+            )
         return tidy(corpus)
 
 
@@ -101,31 +114,47 @@ def naming_file(path: str | Path | None) -> Iterator[None]:
 
 
 def tidy(corpus: Corpus) -> Corpus:
-    """Convert what any array library may produce to what the package expects: int64 labels, images channels last."""
+    """Convert what any array library may produce to what the package expects: int64
+    labels, images channels last.
+    """
     notes = list(corpus.notes)
 
     def tidied(records: Records) -> Records:
         x, y = records.x, records.y
         if channels_first(x):
             shape = ", ".join(map(str, x.shape[1:]))
-            notes.append(f"images of shape (N, {shape}) were taken as channels first, and turned to channels last")
+            notes.append(
+                f"images of shape (N, {shape}) were taken as channels first, and "
+                "turned to channels last"
+            )
             x = x.transpose(0, 2, 3, 1)
         if y is not None and y.dtype != np.int64:
             if y.dtype.kind not in "iub":
-                raise ValueError(f"labels must be whole numbers from 0 on, not {y.dtype}; use y.astype('int64')")
+                raise ValueError(
+                    f"labels must be whole numbers from 0 on, not {y.dtype}; use "
+                    "y.astype('int64')"
+                )
             y = y.astype(np.int64)
-        return records if x is records.x and y is records.y else replace(records, x=x, y=y)
+        return (
+            records if x is records.x and y is records.y else replace(records, x=x, y=y)
+        )
 
     return replace(corpus.map(tidied), notes=tuple(dict.fromkeys(notes)))
 
 
 def can_be_private(name: str) -> bool:
-    """Whether a source may read a site's own records: it reads each independently, or its author vouches for that.
+    """Whether a source may read a site's own records: it reads each independently, or
+    its author vouches for that.
 
-    The digits are allowed too: they never change, and so have no neighbouring data sets.
+    The digits are allowed too: they never change, and so have no neighbouring data
+    sets.
     """
     source = _lookup(name)
-    return accepts(name, "declared") or source is digits or not source.__module__.startswith("fedaux.")
+    return (
+        accepts(name, "declared")
+        or source is digits
+        or not source.__module__.startswith("fedaux.")
+    )
 
 
 def accepts(name: str, option: str) -> bool:

@@ -1,10 +1,11 @@
-"""Text sources: tables in CSV, JSON lines or Parquet. Labels are numbered in the order of their names, numeric
-ones by value.
+"""Text sources: tables in CSV, JSON lines or Parquet. Labels are numbered in the order
+of their names, numeric ones by value.
 
-With `declared` classes a label is its position among them, and no row is rejected or affects another: a missing text is
-empty, a missing or undeclared label is `UNDECLARED`. Every line of a .csv or .jsonl is one record then, an empty or
-malformed one as well, and ends at the next line feed: texts with line breaks belong into .jsonl, which escapes them, or
-.parquet.
+With `declared` classes a label is its position among them, and no row is rejected or
+affects another: a missing text is empty, a missing or undeclared label is `UNDECLARED`.
+Every line of a .csv or .jsonl is one record then, an empty or malformed one as well,
+and ends at the next line feed: texts with line breaks belong into .jsonl, which escapes
+them, or .parquet.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ def csv_text(
     person: str = "",
     declared: Sequence[str] = (),
 ) -> Corpus:
-    """A .csv or .csv.gz. `text` names one or several columns, `label=""` means no labels, `test` is a second file.
+    """A .csv or .csv.gz. `text` names one or several columns, `label=""` means no
+    labels, `test` is a second file.
 
-    `columns` names the columns of a file without a header, `person` the column of persons. With `declared` classes a
-    record ends with its line, also within quotes.
+    `columns` names the columns of a file without a header, `person` the column of
+    persons. With `declared` classes a record ends with its line, also within quotes.
     """
 
     def read(file: Path, table: _Table) -> Iterator[Row]:
@@ -61,7 +63,9 @@ def csv_text(
 
 
 def _fields(line: str) -> list[str]:
-    """Parse the fields of one line by itself: an open quote ends with the line, and a malformed line has no fields."""
+    """Parse the fields of one line by itself: an open quote ends with the line, and a
+    malformed line has no fields.
+    """
     try:
         return next(csv.reader([line]), [])
     except csv.Error:
@@ -86,21 +90,34 @@ def _object(line: str) -> Row:
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """Yield the lines of a file, split at line feeds only and each decoded by itself."""
+    """Yield the lines of a file, split at line feeds only and each decoded by
+    itself.
+    """
     with _open(file, "rb") as stream:
         for line in stream:
-            yield line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
+            yield (
+                line.decode("utf-8", "replace")
+                .removesuffix("\n")
+                .removesuffix("\r")
+                .removeprefix("\ufeff")
+            )
 
 
 def _open(file: Path, mode: str, **options: Any) -> Any:
-    return gzip.open(file, mode, **options) if file.suffix == ".gz" else file.open(mode, **options)
+    return (
+        gzip.open(file, mode, **options)
+        if file.suffix == ".gz"
+        else file.open(mode, **options)
+    )
 
 
 def _read_parquet(file: Path, table: _Table) -> Iterator[Row]:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise MissingPackageError("reading parquet needs pyarrow: pip install 'fedaux[parquet]'") from error
+        raise MissingPackageError(
+            "reading parquet needs pyarrow: pip install 'fedaux[parquet]'"
+        ) from error
     parquet = ParquetFile(file)
     table.require_columns(file, parquet.schema_arrow.names)
     if not table.declared:
@@ -109,11 +126,16 @@ def _read_parquet(file: Path, table: _Table) -> Iterator[Row]:
         return
     for batch in parquet.iter_batches(columns=table.needed):
         columns = [map(_python_value, column) for column in batch.columns]
-        yield from (dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+        yield from (
+            dict(zip(batch.schema.names, row, strict=True))
+            for row in zip(*columns, strict=True)
+        )
 
 
 def _python_value(scalar: Any) -> Any:
-    """Convert one value by itself: invalid text is replaced, and a value that Python cannot represent is missing."""
+    """Convert one value by itself: invalid text is replaced, and a value that Python
+    cannot represent is missing.
+    """
     try:
         value = scalar.as_py()
     except UnicodeDecodeError:
@@ -142,12 +164,15 @@ class _Table:
         return [*self.required, *([self.person] if self.person else [])]
 
     def require_columns(self, file: Path, present: Sequence[str]) -> None:
-        """A missing column is an error also with declared classes: it depends on no record."""
+        """A missing column is an error also with declared classes: it depends on no
+        record.
+        """
         needed = self.needed if self.declared else [self.person] if self.person else []
         missing = [name for name in needed if name not in present]
         if missing:
             raise ValueError(
-                f"{file} has no column {', '.join(missing)}, there is {', '.join(map(str, present))}; name the columns "
+                f"{file} has no column {', '.join(missing)}, there is "
+                f"{', '.join(map(str, present))}; name the columns "
                 'in [data]: options = {text = "...", label = "..."}, person = "..."'
             )
 
@@ -155,12 +180,15 @@ class _Table:
         missing = [name for name in self.required if to_name(row.get(name)) is None]
         if missing:
             raise ValueError(
-                f"{file}, record {count}: nothing in {', '.join(missing)}, there is {', '.join(map(str, row))}; "
-                "name the columns with text=... and label=... (label='' for text without labels), or fix the record"
+                f"{file}, record {count}: nothing in {', '.join(missing)}, there is "
+                f"{', '.join(map(str, row))}; name the columns with text=... and "
+                "label=... (label='' for text without labels), or fix the record"
             )
 
     def text(self, row: Row) -> str:
-        return valid_text(" ".join(name_or_nobody(row.get(name)) for name in self.texts))
+        return valid_text(
+            " ".join(name_or_nobody(row.get(name)) for name in self.texts)
+        )
 
 
 def valid_text(text: str) -> str:
@@ -177,31 +205,53 @@ def _corpus(
     person: str = "",
     declared: Sequence[str] = (),
 ) -> Corpus:
-    """Without declared classes, the train file defines the labels, and a test file must not add any."""
-    table = _Table((text,) if isinstance(text, str) else tuple(text), label, person, tuple(declared))
+    """Without declared classes, the train file defines the labels, and a test file must
+    not add any.
+    """
+    table = _Table(
+        (text,) if isinstance(text, str) else tuple(text),
+        label,
+        person,
+        tuple(declared),
+    )
     test = "" if table.declared else test  # sites have no test set
-    files = [require_file(file, "your own text") for file in [path, *([Path(test).expanduser()] if test else [])]]
+    files = [
+        require_file(file, "your own text")
+        for file in [path, *([Path(test).expanduser()] if test else [])]
+    ]
     tables = [_columns(table, read(file, table), file) for file in files]
     names = table.declared or _sorted_names(tables[0][1])
     if test and (unknown := sorted(set(tables[-1][1]) - set(names))):
         raise ValueError(
-            f"{test} has labels that {path} has not: {', '.join(unknown[:5])}; check the column {table.label!r}"
+            f"{test} has labels that {path} has not: {', '.join(unknown[:5])}; check "
+            f"the column {table.label!r}"
         )
     classes = DeclaredClasses.of(names)
 
     def to_records(x: list[str], y: list[str], persons: list[str]) -> Records:
-        labels = np.array([classes.by_name(name) for name in y], dtype=np.int64) if table.label else None
-        return Records(np.array(x, dtype=object), labels, person=factorize(persons) if table.person else None)
+        labels = (
+            np.array([classes.by_name(name) for name in y], dtype=np.int64)
+            if table.label
+            else None
+        )
+        return Records(
+            np.array(x, dtype=object),
+            labels,
+            person=factorize(persons) if table.person else None,
+        )
 
     train, *rest = [to_records(*columns) for columns in tables]
     return Corpus(train, rest[0] if rest else None, tuple(names))
 
 
-jsonl_text = partial(_corpus, _read_jsonl)  # .jsonl or .jsonl.gz, one object per line; options as for `csv_text`
+# .jsonl or .jsonl.gz, one object per line; options as for `csv_text`
+jsonl_text = partial(_corpus, _read_jsonl)
 parquet_text = partial(_corpus, _read_parquet)  # .parquet; options as for `csv_text`
 
 
-def _columns(table: _Table, rows: Iterable[Row], file: Path) -> tuple[list[str], list[str], list[str]]:
+def _columns(
+    table: _Table, rows: Iterable[Row], file: Path
+) -> tuple[list[str], list[str], list[str]]:
     """(texts, labels, persons)"""
     texts, labels, persons = [], [], []
     for count, row in enumerate(rows):
@@ -217,5 +267,12 @@ def _columns(table: _Table, rows: Iterable[Row], file: Path) -> tuple[list[str],
 
 def _sorted_names(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(
-        sorted(set(labels), key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
+        sorted(
+            set(labels),
+            key=lambda name: (
+                not name.isdecimal(),
+                int(name) if name.isdecimal() else 0,
+                name,
+            ),
+        )
     )

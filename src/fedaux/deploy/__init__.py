@@ -1,1 +1,3 @@
-"""Deployment to real sites: certificates, keys, settings, scripts, and checks before a site takes part."""
+"""Deployment to real sites: certificates, keys, settings, scripts, and checks before a
+site takes part.
+"""

@@ -1,7 +1,9 @@
-"""`fedaux deploy backup | restore`: what a server or a site must not lose, as one private archive.
+"""`fedaux deploy backup | restore`: what a server or a site must not lose, as one
+private archive.
 
-It holds no records, caches or copies of images. A run or a node may keep running: SQLite copies the link's database, a
-run's folder is read again if a round was saved in between, and any copy of a vault is consistent, if not the newest.
+It holds no records, caches or copies of images. A run or a node may keep running:
+SQLite copies the link's database, a run's folder is read again if a round was saved in
+between, and any copy of a vault is consistent, if not the newest.
 """
 
 from __future__ import annotations
@@ -28,12 +30,37 @@ from fedaux.server.run_state import FILE as STATE
 
 MANIFEST = "backup.json"
 DATABASE = "superlink.db"
-ACCOUNTS = "accounts.json"  # of a server: how many entries each site has said that its account has
+# of a server: how many entries each site has said that its account has
+ACCOUNTS = "accounts.json"
 KEYS = ("ca.crt", "server.pem", "server.key", "superexec.secret", "keys")
-SERVER = ("fedaux.toml", "server.env", "*.sh", "*.py", "classes.txt", "app", ACCOUNTS, ROSTER_FILE, "run", *KEYS)
-SITE = ("site.toml", "site.env", "*.sh", "*.py", "classes.txt", "ca.crt", "key", "key.pub", "vault")
-# A site that went back into a secure sum with its old secrets could mask two vectors alike (docs/secure-sums.md).
-LEFT_OUT = shutil.ignore_patterns("decoded", SUMS, ".lock", LOCK, "__pycache__", "*.log")
+SERVER = (
+    "fedaux.toml",
+    "server.env",
+    "*.sh",
+    "*.py",
+    "classes.txt",
+    "app",
+    ACCOUNTS,
+    ROSTER_FILE,
+    "run",
+    *KEYS,
+)
+SITE = (
+    "site.toml",
+    "site.env",
+    "*.sh",
+    "*.py",
+    "classes.txt",
+    "ca.crt",
+    "key",
+    "key.pub",
+    "vault",
+)
+# A site that went back into a secure sum with its old secrets could mask two vectors
+# alike (docs/secure-sums.md).
+LEFT_OUT = shutil.ignore_patterns(
+    "decoded", SUMS, ".lock", LOCK, "__pycache__", "*.log"
+)
 TRIES = 5
 
 
@@ -44,7 +71,8 @@ class Backup:
     party: str  # server or site
     made: str  # a time, UTC
     fedaux: str  # version
-    entries: dict[str, int]  # of each account: of a site by its folder, as a server has heard of them by name
+    # of each account: of a site by its folder, as a server has heard of them by name
+    entries: dict[str, int]
 
 
 def back_up(folder: Path, archive: Path) -> Backup:
@@ -52,8 +80,12 @@ def back_up(folder: Path, archive: Path) -> Backup:
     folder = folder.expanduser().absolute()
     party = _party(folder)
     if archive.exists():
-        raise DeployError(f"{archive} exists; an old backup is not replaced, name a new one")
-    with tempfile.TemporaryDirectory(dir=archive.absolute().parent, prefix=".backup-") as name:
+        raise DeployError(
+            f"{archive} exists; an old backup is not replaced, name a new one"
+        )
+    with tempfile.TemporaryDirectory(
+        dir=archive.absolute().parent, prefix=".backup-"
+    ) as name:
         staged = Path(name) / "files"
         staged.mkdir()
         for pattern in SERVER if party == "server" else SITE:
@@ -63,7 +95,9 @@ def back_up(folder: Path, archive: Path) -> Backup:
             _copy_database(folder / DATABASE, staged / DATABASE)
         made = datetime.now(UTC).isoformat(timespec="seconds")
         backup = Backup(party, made, version("fedaux"), account_entries(staged))
-        (staged / MANIFEST).write_text(json.dumps(asdict(backup), indent=1), encoding="utf-8")
+        (staged / MANIFEST).write_text(
+            json.dumps(asdict(backup), indent=1), encoding="utf-8"
+        )
         with tarfile.open(Path(name) / "archive", "w:gz") as tar:
             tar.add(staged, ".")
         (Path(name) / "archive").chmod(0o600)
@@ -74,7 +108,10 @@ def back_up(folder: Path, archive: Path) -> Backup:
 def restore(archive: Path, folder: Path) -> Backup:
     """Write the files of an archive into a new folder."""
     if folder.exists() and any(folder.iterdir()):
-        raise DeployError(f"{folder} is not empty; restore into a new folder, and move it when you have looked at it")
+        raise DeployError(
+            f"{folder} is not empty; restore into a new folder, and move it when you "
+            "have looked at it"
+        )
     try:
         with tarfile.open(archive) as tar:
             told: dict[str, Any] = json.load(tar.extractfile(f"./{MANIFEST}"))  # type: ignore[arg-type]
@@ -82,19 +119,29 @@ def restore(archive: Path, folder: Path) -> Backup:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             tar.extractall(folder, filter="data")
     except (OSError, KeyError, TypeError, ValueError, tarfile.TarError) as error:
-        raise DeployError(f"{archive} is no backup of `fedaux deploy backup`: {error}") from error
+        raise DeployError(
+            f"{archive} is no backup of `fedaux deploy backup`: {error}"
+        ) from error
     folder.chmod(0o700)
     (folder / MANIFEST).unlink()
     return backup
 
 
 def account_entries(folder: Path) -> dict[str, int]:
-    """Count the entries that cost something in each account below a site's folder, or that a server has heard of."""
+    """Count the entries that cost something in each account below a site's folder, or
+    that a server has heard of.
+    """
     if (folder / ACCOUNTS).is_file():
         heard = json.loads((folder / ACCOUNTS).read_bytes())
-        return {f"{name}, as it said": int(entries) for name, (entries, _) in sorted(heard.items())}
+        return {
+            f"{name}, as it said": int(entries)
+            for name, (entries, _) in sorted(heard.items())
+        }
     accounts = sorted(path.parent for path in folder.glob(f"vault/**/{ACCOUNT}"))
-    return {str(path.relative_to(folder)): count_costly(read_account(path)[1]) for path in accounts}
+    return {
+        str(path.relative_to(folder)): count_costly(read_account(path)[1])
+        for path in accounts
+    }
 
 
 def _party(folder: Path) -> str:
@@ -102,7 +149,10 @@ def _party(folder: Path) -> str:
         return "site"
     if (folder / "server.env").is_file():
         return "server"
-    raise DeployError(f"{folder} is the folder of neither a server nor a site: name one, such as hospitals/server")
+    raise DeployError(
+        f"{folder} is the folder of neither a server nor a site: name one, such as "
+        "hospitals/server"
+    )
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -118,7 +168,10 @@ def _copy(source: Path, target: Path) -> None:
             continue
         if before == _state(source):
             return
-    raise DeployError(f"{source} changed while it was copied, {TRIES} times; try again between two rounds")
+    raise DeployError(
+        f"{source} changed while it was copied, {TRIES} times; try again between two "
+        "rounds"
+    )
 
 
 def _state(folder: Path) -> tuple[int, int]:

@@ -1,4 +1,6 @@
-"""A certificate authority and a server certificate for TLS, and the key pairs that authenticate sites."""
+"""A certificate authority and a server certificate for TLS, and the key pairs that
+authenticate sites.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from fedaux.privacy.roster import make_signing_key
 
 Key = ec.EllipticCurvePrivateKey
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
-SUM_KEY = re.compile(rb"\bsum=([0-9a-f]{64})\b")  # in the comment of key.pub: what signs the site's secure sums
+# in the comment of key.pub: what signs the site's secure sums
+SUM_KEY = re.compile(rb"\bsum=([0-9a-f]{64})\b")
 
 
 class KeyExistsError(FedauxError, ValueError):
@@ -51,34 +54,54 @@ class IssuedCertificate:
 
 
 def create_authority(days: int = AUTHORITY_DAYS) -> IssuedCertificate:
-    """Create a self-signed authority for this deployment's server only; sites trust no other."""
-    return _sign("fedaux deployment", None, days, [(x509.BasicConstraints(True, 0), True)])
+    """Create a self-signed authority for this deployment's server only; sites trust no
+    other.
+    """
+    return _sign(
+        "fedaux deployment", None, days, [(x509.BasicConstraints(True, 0), True)]
+    )
 
 
 def issue_server_certificate(
-    authority: IssuedCertificate, hosts: Sequence[str] | x509.Certificate, days: int = SERVER_DAYS
+    authority: IssuedCertificate,
+    hosts: Sequence[str] | x509.Certificate,
+    days: int = SERVER_DAYS,
 ) -> IssuedCertificate:
-    """Issue a certificate, with a new key, for the server's host names and addresses, or those of another one."""
+    """Issue a certificate, with a new key, for the server's host names and addresses,
+    or those of another one.
+    """
     if isinstance(hosts, x509.Certificate):
-        names = hosts.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = hosts.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value
     else:
         names = x509.SubjectAlternativeName([_host(host) for host in hosts])
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    extensions = [(names, False), (x509.BasicConstraints(False, None), True), (usage, False)]
+    extensions = [
+        (names, False),
+        (x509.BasicConstraints(False, None), True),
+        (usage, False),
+    ]
     return _sign("fedaux server", authority, days, extensions)
 
 
 def _sign(
-    name: str, authority: IssuedCertificate | None, days: int, extensions: Sequence[tuple[x509.ExtensionType, bool]]
+    name: str,
+    authority: IssuedCertificate | None,
+    days: int,
+    extensions: Sequence[tuple[x509.ExtensionType, bool]],
 ) -> IssuedCertificate:
-    """Sign a certificate by the authority, or by itself; it is valid since yesterday, for clocks that are behind.
+    """Sign a certificate by the authority, or by itself; it is valid since yesterday,
+    for clocks that are behind.
 
     Args:
         extensions: Each with whether it is critical.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    issuer, issuer_key = (authority.certificate.subject, authority.key) if authority else (subject, key)
+    issuer, issuer_key = (
+        (authority.certificate.subject, authority.key) if authority else (subject, key)
+    )
     day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
     end = now + days * day
     signs = authority is None
@@ -94,8 +117,13 @@ def _sign(
         .serial_number(x509.random_serial_number())
         .not_valid_before(min(now, end) - day)
         .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+        .add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
+            critical=False,
+        )
         .add_extension(usage, critical=True)
     )
     for extension, critical in extensions:
@@ -111,62 +139,89 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def generate_key_pair(folder: Path, replace: bool = False) -> Path:
-    """Write a site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` does; return the public half's path.
+    """Write a site's key pair `key`, `key.pub`, as `ssh-keygen -t ecdsa -b 384` does;
+    return the public half's path.
 
-    With `replace` an old pair is kept as `key.old`, `key.old.pub`: it is valid until the server has the new one.
-    The public half names the key with which the site signs secure sums, `vault/sum.key`. Both are replaced together:
-    whoever took one from the site's disk could take the other.
+    With `replace` an old pair is kept as `key.old`, `key.old.pub`: it is valid until
+    the server has the new one. The public half names the key with which the site signs
+    secure sums, `vault/sum.key`. Both are replaced together: whoever took one from the
+    site's disk could take the other.
     """
     if (folder / "key").exists():
         if not replace:
             raise KeyExistsError(
-                f"{folder / 'key'} exists, and the server may know the site by it; --replace makes another"
+                f"{folder / 'key'} exists, and the server may know the site by it; "
+                "--replace makes another"
             )
         for name, old in (("key", "key.old"), ("key.pub", "key.old.pub")):
             (folder / name).replace(folder / old)
     key = ec.generate_private_key(ec.SECP384R1())
-    write_atomically(folder / "key", private_bytes(key, serialization.PrivateFormat.OpenSSH), private=True)
+    write_atomically(
+        folder / "key",
+        private_bytes(key, serialization.PrivateFormat.OpenSSH),
+        private=True,
+    )
     vault = folder / "vault"
     vault.mkdir(mode=0o700, parents=True, exist_ok=True)
     sum_key = make_signing_key(vault, replace).hex()
-    write_atomically(folder / "key.pub", public_key_bytes(key) + f" sum={sum_key}\n".encode())
+    write_atomically(
+        folder / "key.pub", public_key_bytes(key) + f" sum={sum_key}\n".encode()
+    )
     return folder / "key.pub"
 
 
 def fingerprint(public_key: bytes) -> str:
-    """Return what two people compare: a hash of 256 bits of both of a site's keys, that of its node and that of sums.
+    """Return what two people compare: a hash of 256 bits of both of a site's keys, that
+    of its node and that of sums.
 
-    Of a key without a key for sums, as a SuperLink knows it, this is what `ssh-keygen -lf` prints.
+    Of a key without a key for sums, as a SuperLink knows it, this is what `ssh-keygen
+    -lf` prints.
     """
     signs_sums = SUM_KEY.search(public_key)
     return _sha256(_key_bytes(public_key) + (signs_sums[0] if signs_sums else b""))
 
 
 def node_fingerprint(public_key: bytes) -> str:
-    """Return the hash of a site's node key alone, by which a SuperLink knows the site; the key may be in PEM."""
+    """Return the hash of a site's node key alone, by which a SuperLink knows the site;
+    the key may be in PEM.
+    """
     return _sha256(_key_bytes(public_key))
 
 
 def _key_bytes(public_key: bytes) -> bytes:
     try:
-        load = serialization.load_pem_public_key if b"-----BEGIN" in public_key else serialization.load_ssh_public_key
+        load = (
+            serialization.load_pem_public_key
+            if b"-----BEGIN" in public_key
+            else serialization.load_ssh_public_key
+        )
         key = load(public_key)
-        text = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        text = key.public_bytes(
+            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        )
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise PublicKeyError(f"this is not the public key of a site: {error}") from error
+        raise PublicKeyError(
+            f"this is not the public key of a site: {error}"
+        ) from error
     return base64.b64decode(text.split()[1])
 
 
 def _sha256(content: bytes) -> str:
-    return "SHA256:" + base64.b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+    return "SHA256:" + base64.b64encode(
+        hashlib.sha256(content).digest()
+    ).decode().rstrip("=")
 
 
 def private_bytes(key: Key, form: serialization.PrivateFormat) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    return key.private_bytes(
+        serialization.Encoding.PEM, form, serialization.NoEncryption()
+    )
 
 
 def public_key_bytes(key: Key) -> bytes:
-    return key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
 
 
 def load_key(path: Path) -> Key:

@@ -1,4 +1,5 @@
-"""`fedaux deploy check`: finds what would go wrong at a site before it takes part, with a remedy for each problem.
+"""`fedaux deploy check`: finds what would go wrong at a site before it takes part, with
+a remedy for each problem.
 
 Checks read the site's own disk and call its server; what they find is sent nowhere.
 """
@@ -39,7 +40,8 @@ from fedaux.privacy.accounting import BudgetError, round_up
 from fedaux.privacy.roster import ROSTER_FILE, fingerprint, read_roster
 from fedaux.report.terminal import plural
 
-MAX_AHEAD, MAX_BEHIND = 6.0, 60.0  # seconds; Flower refuses 5 ahead and 305 behind; a Date header has whole seconds
+# seconds; Flower refuses 5 ahead and 305 behind; a Date header has whole seconds
+MAX_AHEAD, MAX_BEHIND = 6.0, 60.0
 MAX_FEATURE_BYTES = 2048 * 4  # of one record
 MARGIN_BYTES = 2**28  # for logs and models
 
@@ -111,27 +113,46 @@ def check_server(address: str, ca: Path) -> CheckResult:
             detail = f"what answers at {address} does not prove to be the server: {cause.verify_message}"
             remedy = "send nothing; ask the server whether its certificate changed, and for the ca.crt that signs it"
             return CheckResult("server", False, detail, remedy)
-        reason = "it does not speak TLS" if isinstance(cause, ssl.SSLError) else str(cause) or type(cause).__name__
+        reason = (
+            "it does not speak TLS"
+            if isinstance(cause, ssl.SSLError)
+            else str(cause) or type(cause).__name__
+        )
         remedy = "is it started, is SERVER in site.env right, and does a firewall let you out to this port?"
-        return CheckResult("server", False, f"{address} cannot be reached: {reason}", remedy)
-    return CheckResult("server", True, f"{address} answers, and its certificate is signed by ca.crt")
+        return CheckResult(
+            "server", False, f"{address} cannot be reached: {reason}", remedy
+        )
+    return CheckResult(
+        "server", True, f"{address} answers, and its certificate is signed by ca.crt"
+    )
 
 
 def check_clock(address: str, ca: Path) -> CheckResult:
-    """Whether the clocks agree: the server refuses calls with a timestamp in the future or too far in the past."""
+    """Whether the clocks agree: the server refuses calls with a timestamp in the future
+    or too far in the past.
+    """
     try:
         date = ask_health(address, ca).get("Date", "")
         offset = time.time() - parsedate_to_datetime(date).timestamp()
     except (httpx.HTTPError, OSError, ValueError) as error:
-        return CheckResult("clock", None, f"the server did not say what time it has: {error}")
+        return CheckResult(
+            "clock", None, f"the server did not say what time it has: {error}"
+        )
     remedy = "set this machine's clock, best by NTP: timedatectl set-ntp true"
-    return CheckResult.of("clock", -MAX_BEHIND <= offset <= MAX_AHEAD, f"{offset:+.0f} s from the server's", remedy)
+    return CheckResult.of(
+        "clock",
+        -MAX_BEHIND <= offset <= MAX_AHEAD,
+        f"{offset:+.0f} s from the server's",
+        remedy,
+    )
 
 
 def check_registration(address: str, ca: Path, key: Path) -> CheckResult:
-    """Whether the server knows the key, by a call that it must refuse in either case, so that no node appears.
+    """Whether the server knows the key, by a call that it must refuse in either case,
+    so that no node appears.
 
-    Flower looks up the key first and validates the heartbeat interval next, and a negative one is never valid.
+    Flower looks up the key first and validates the heartbeat interval next, and a
+    negative one is never valid.
     """
     from flwr.proto.fleet_pb2 import ActivateNodeRequest
     from flwr.supercore.error import ApiErrorCode, FlowerError
@@ -142,16 +163,28 @@ def check_registration(address: str, ca: Path, key: Path) -> CheckResult:
     try:
         private = load_key(key)
         signer = NodeAuthHttpInterceptor(private, private.public_key())
-        request = ActivateNodeRequest(public_key=public_key_to_bytes(private.public_key()), heartbeat_interval=-1)
-        with FleetHttpClient.from_server_address(address, False, ca.read_bytes(), interceptors=[signer]) as client:
+        request = ActivateNodeRequest(
+            public_key=public_key_to_bytes(private.public_key()), heartbeat_interval=-1
+        )
+        with FleetHttpClient.from_server_address(
+            address, False, ca.read_bytes(), interceptors=[signer]
+        ) as client:
             client.ActivateNode(request)
     except httpx.HTTPStatusError as error:
         answer = FlowerError.from_json(error.response.text)
-        if answer is not None and answer.code == ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL:
+        if (
+            answer is not None
+            and answer.code == ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL
+        ):
             return CheckResult("registered", True, "the server knows this key")
-        if answer is not None and answer.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED:
+        if (
+            answer is not None
+            and answer.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED
+        ):
             remedy = "send key.pub to the server, which lets it in with `fedaux deploy rotate-key . NAME --key key.pub`"
-            return CheckResult("registered", False, "the server does not know this key", remedy)
+            return CheckResult(
+                "registered", False, "the server does not know this key", remedy
+            )
     except (httpx.HTTPError, OSError, ValueError):
         pass
     return NOT_ASKED
@@ -164,58 +197,99 @@ def check_versions() -> CheckResult:
     """The installed versions, and whether they are compatible."""
     from packaging.requirements import Requirement
 
-    requirements = {need.name: need for need in map(Requirement, metadata.requires("fedaux") or [])}
+    requirements = {
+        need.name: need for need in map(Requirement, metadata.requires("fedaux") or [])
+    }
     wrong = [
         f"'{name}{requirements[name].specifier}'"
         for name, version in package_versions().items()
-        if name in requirements and not requirements[name].specifier.contains(version, prereleases=True)
+        if name in requirements
+        and not requirements[name].specifier.contains(version, prereleases=True)
     ]
-    return CheckResult.of("versions", not wrong, versions_text(), f"pip install {' '.join(wrong)}")
+    return CheckResult.of(
+        "versions", not wrong, versions_text(), f"pip install {' '.join(wrong)}"
+    )
 
 
 def check_certificate(path: Path, now: datetime | None = None) -> CheckResult:
-    """Whether the certificate of the server's authority can be read and is still valid."""
+    """Whether the certificate of the server's authority can be read and is still
+    valid.
+    """
     from cryptography import x509
 
     remedy = "ask the server for its ca.crt, on a way on which you can be sure that it is the server's"
     try:
         end = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
     except OSError as error:
-        return CheckResult("certificate", False, f"{path} cannot be read: {error.strerror}", remedy)
+        return CheckResult(
+            "certificate", False, f"{path} cannot be read: {error.strerror}", remedy
+        )
     except ValueError:
         return CheckResult("certificate", False, f"{path} is not a certificate", remedy)
     ok = (now or datetime.now(UTC)) < end
-    return CheckResult.of("certificate", ok, f"{'valid until' if ok else 'expired on'} {end:%d %B %Y}", remedy)
+    return CheckResult.of(
+        "certificate",
+        ok,
+        f"{'valid until' if ok else 'expired on'} {end:%d %B %Y}",
+        remedy,
+    )
 
 
 def check_key_pair(folder: Path) -> CheckResult:
-    """Whether there is a key of a type that Flower supports, and key.pub is its public half."""
+    """Whether there is a key of a type that Flower supports, and key.pub is its public
+    half.
+    """
     remedy = f"move key and key.pub away, call `fedaux deploy key {folder.name}` and send the new key.pub to the server"
     try:
-        own, public = public_key_bytes(load_key(folder / "key")), (folder / "key.pub").read_bytes()
+        own, public = (
+            public_key_bytes(load_key(folder / "key")),
+            (folder / "key.pub").read_bytes(),
+        )
     except OSError as error:
-        return CheckResult("key", False, f"{error.filename} cannot be read: {error.strerror}", remedy)
+        return CheckResult(
+            "key", False, f"{error.filename} cannot be read: {error.strerror}", remedy
+        )
     except ValueError as error:
-        return CheckResult("key", False, f"{folder / 'key'} is not a key that Flower takes: {error}", remedy)
+        return CheckResult(
+            "key",
+            False,
+            f"{folder / 'key'} is not a key that Flower takes: {error}",
+            remedy,
+        )
     ok = own.split()[:2] == public.split()[:2]  # a comment may follow
-    return CheckResult.of("key", ok, "key and key.pub belong together" if ok else "key.pub is not key's", remedy)
+    return CheckResult.of(
+        "key",
+        ok,
+        "key and key.pub belong together" if ok else "key.pub is not key's",
+        remedy,
+    )
 
 
 def check_key_mode(path: Path) -> CheckResult:
     """Whether only its owner can read the key."""
-    name, remedy = "key's secrecy", f"chmod 600 '{path}', or a new key if anybody read it"
+    name, remedy = (
+        "key's secrecy",
+        f"chmod 600 '{path}', or a new key if anybody read it",
+    )
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
-        return CheckResult(name, False, f"{path} cannot be read: {error.strerror}", "see key, above")
+        return CheckResult(
+            name, False, f"{path} cannot be read: {error.strerror}", "see key, above"
+        )
     ok = mode & 0o077 == 0
     return CheckResult.of(
-        name, ok, "only its owner can read it" if ok else f"others can read it (mode {mode:o})", remedy
+        name,
+        ok,
+        "only its owner can read it" if ok else f"others can read it (mode {mode:o})",
+        remedy,
     )
 
 
 def check_roster(folder: Path) -> CheckResult:
-    """Whether the roster of secure sums has this site's own key, and is the server's, where that can be read."""
+    """Whether the roster of secure sums has this site's own key, and is the server's,
+    where that can be read.
+    """
     remedy = "ask the server for its roster.json, and install it with `fedaux deploy roster FILE --site FOLDER`"
     try:
         roster = read_roster(folder / "vault" / ROSTER_FILE)
@@ -225,7 +299,10 @@ def check_roster(folder: Path) -> CheckResult:
             problem = f"it differs from {server}"
     except FedauxError as error:
         problem = str(error)
-    detail = problem or f"{plural(len(roster), 'site')}, fingerprint {fingerprint(roster)}: the same at every site"
+    detail = (
+        problem
+        or f"{plural(len(roster), 'site')}, fingerprint {fingerprint(roster)}: the same at every site"
+    )
     return CheckResult.of("roster", not problem, detail, remedy)
 
 
@@ -237,13 +314,19 @@ def load_settings(folder: Path) -> Config | CheckResult:
 
 
 def check_settings(config: Config, name: str) -> CheckResult:
-    """Whether site.toml and site.env name the same site, and site.toml reads its own records."""
+    """Whether site.toml and site.env name the same site, and site.toml reads its own
+    records.
+    """
     if config.data.partition != "own":
         detail = "data.partition would simulate clients instead of reading records"
-        return CheckResult("settings", False, detail, "write partition = 'own' in [data]")
+        return CheckResult(
+            "settings", False, detail, "write partition = 'own' in [data]"
+        )
     if name not in config.federation.sites:
         detail = f"site.env says that this is {name}, site.toml says {', '.join(config.federation.sites)}"
-        return CheckResult("settings", False, detail, f'write sites = ["{name}"] in [federation]')
+        return CheckResult(
+            "settings", False, detail, f'write sites = ["{name}"] in [federation]'
+        )
     return CheckResult("settings", True, f"site.toml of {name}")
 
 
@@ -252,40 +335,69 @@ def check_privacy(config: Config) -> CheckResult:
     own = config.privacy
     if own.unsafe_seed >= 0:
         remedy = "delete privacy.unsafe_seed from site.toml"
-        return CheckResult("privacy", False, "the noise comes from a known seed: anybody can remove it", remedy)
+        return CheckResult(
+            "privacy",
+            False,
+            "the noise comes from a known seed: anybody can remove it",
+            remedy,
+        )
     leaves = cost_in_words(config.federation.sends or needed_by(config), config)
     budget = round_up(own.epsilon_budget)
-    detail = f"what leaves: {leaves}; all noise together costs at most ε = {budget}, ever"
+    detail = (
+        f"what leaves: {leaves}; all noise together costs at most ε = {budget}, ever"
+    )
     return CheckResult("privacy", True, detail)
 
 
 def check_delta(privacy: PrivacyConfig, records: int) -> CheckResult:
-    """Whether δ is well below one over the number of records: at that δ, one record may simply be published."""
+    """Whether δ is well below one over the number of records: at that δ, one record may
+    simply be published.
+    """
     share = privacy.delta * records
     detail = f"δ = {privacy.delta:g} is {share:.2g} of 1 / number of records"
     remedy = f"write delta = {0.1 / records:.0e} or less in [privacy], before anything is released"
-    return CheckResult("delta", True if share <= 0.1 else None, detail, "" if share <= 0.1 else remedy)
+    return CheckResult(
+        "delta", True if share <= 0.1 else None, detail, "" if share <= 0.1 else remedy
+    )
 
 
 def check_sends(config: Config, folder: Path) -> CheckResult:
-    """Whether what may leave is what the method needs, here and, where its settings can be read, at the server."""
+    """Whether what may leave is what the method needs, here and, where its settings can
+    be read, at the server.
+    """
     own = config.federation.sends
     needed = needed_by(config)
-    line = f"write sends = [{', '.join(map(repr, needed))}] in [federation]".replace("'", '"')
+    line = f"write sends = [{', '.join(map(repr, needed))}] in [federation]".replace(
+        "'", '"'
+    )
     if not own:
-        return CheckResult("sends", False, "site.toml does not say what may leave, so every order is refused", line)
+        return CheckResult(
+            "sends",
+            False,
+            "site.toml does not say what may leave, so every order is refused",
+            line,
+        )
     missing = [word for word in needed if word not in own]
     if missing:
         detail = f"{config.method} sends {', '.join(missing)}, and site.toml allows {', '.join(own)} only"
-        return CheckResult("sends", False, detail, f"{line}, or take part in another method")
+        return CheckResult(
+            "sends", False, detail, f"{line}, or take part in another method"
+        )
     problem = compare_with_server(config, folder.parents[1] / "server" / "fedaux.toml")
     if problem:
-        return CheckResult("sends", False, problem, "agree with the server on one method, and write it in site.toml")
+        return CheckResult(
+            "sends",
+            False,
+            problem,
+            "agree with the server on one method, and write it in site.toml",
+        )
     return CheckResult("sends", True, f"{', '.join(own)} may leave, and nothing else")
 
 
 def compare_with_server(config: Config, path: Path) -> str:
-    """Return how a site's settings differ from what the server's run needs; "" if they do not, or are not here."""
+    """Return how a site's settings differ from what the server's run needs; "" if they
+    do not, or are not here.
+    """
     if not path.is_file():
         return ""
     try:
@@ -294,13 +406,25 @@ def compare_with_server(config: Config, path: Path) -> str:
         return f"{path} cannot be read: {error}"
     if server.method != config.method:
         return f"the server's method is {server.method}, this site's is {config.method}: its orders would be refused"
-    missing = [word for word in needed_by(server) if word not in config.federation.sends]
-    return f"the server's run needs {', '.join(missing)}, which may not leave this site" if missing else ""
+    missing = [
+        word for word in needed_by(server) if word not in config.federation.sends
+    ]
+    return (
+        f"the server's run needs {', '.join(missing)}, which may not leave this site"
+        if missing
+        else ""
+    )
 
 
 def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckResult]:
-    """(number of records, whether they can be read, have declared labels, and belong to several persons)."""
-    path = str(folder / Path(config.data.path.replace("{client}", name)).expanduser()) if config.data.path else ""
+    """(number of records, whether they can be read, have declared labels, and belong to
+    several persons).
+    """
+    path = (
+        str(folder / Path(config.data.path.replace("{client}", name)).expanduser())
+        if config.data.path
+        else ""
+    )
     own = replace(config, data=replace(config.data, path=path))
     try:
         classes = class_names(own, name)
@@ -313,11 +437,18 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
         return 0, CheckResult("data", False, str(error), "correct [data] in site.toml")
     except Exception as error:  # a source may be user code
         detail = f"the records cannot be used: {str(error) or type(error).__name__}"
-        return 0, CheckResult("data", False, detail, "see [data] in site.toml; paths are relative to its folder")
+        return 0, CheckResult(
+            "data",
+            False,
+            detail,
+            "see [data] in site.toml; paths are relative to its folder",
+        )
     count = len(records)
     if not labels:
         detail = f"not one of {count:,} records has a label that is declared; declared are {', '.join(classes)}"
-        return count, CheckResult("data", False, detail, "compare the labels of the records with data.classes")
+        return count, CheckResult(
+            "data", False, detail, "compare the labels of the records with data.classes"
+        )
     undeclared = int((records.labels == UNDECLARED).sum())
     detail = f"{count:,} records of {len(labels)} of {len(classes)} classes"
     if undeclared:
@@ -326,7 +457,9 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
         return count, CheckResult("data", True, detail)
     persons, counted = _count_persons(records, config.privacy)
     remedy = "see data.person in site.toml: it must find different persons"
-    return count, CheckResult.of("data", persons > 1 or count == 1, f"{detail}; {counted}", remedy)
+    return count, CheckResult.of(
+        "data", persons > 1 or count == 1, f"{detail}; {counted}", remedy
+    )
 
 
 def _count_persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
@@ -338,8 +471,13 @@ def _count_persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
 
 
 def check_disk(folder: Path, records: int) -> CheckResult:
-    """Whether there is space for the features of all records, which are cached in the vault for each extractor."""
-    free, need = shutil.disk_usage(folder).free, records * MAX_FEATURE_BYTES + MARGIN_BYTES
+    """Whether there is space for the features of all records, which are cached in the
+    vault for each extractor.
+    """
+    free, need = (
+        shutil.disk_usage(folder).free,
+        records * MAX_FEATURE_BYTES + MARGIN_BYTES,
+    )
     detail = f"{free / 2**30:.1f} GiB free, the features of all records and models may need {need / 2**30:.1f}"
     return CheckResult.of("disk", free >= need, detail, f"make room where {folder} is")
 
@@ -350,13 +488,16 @@ def check_budget(config: Config, vault: Path) -> CheckResult:
     try:
         spent = BudgetStore(vault, privacy, config.data.person).account()
     except BudgetError as error:
-        return CheckResult("account", False, str(error), "until then the site refuses everything")
+        return CheckResult(
+            "account", False, str(error), "until then the site refuses everything"
+        )
     entries = plural(spent.entries, "entry", "entries")
     detail = f"ε = {round_up(spent.epsilon)} of {round_up(privacy.epsilon_budget)} spent in {entries}"
     if spent.epsilon + privacy.epsilon <= privacy.epsilon_budget or spent.entries == 0:
         return CheckResult("account", True, detail)
     remedy = (
-        "a run that asks for the same release again gets the stored one, and planned training goes on; any other "
-        "release is refused, unless privacy.epsilon_total in site.toml is raised"
+        "a run that asks for the same release again gets the stored one, and planned "
+        "training goes on; any other release is refused, unless privacy.epsilon_total "
+        "in site.toml is raised"
     )
     return CheckResult("account", None, detail, remedy)

@@ -1,7 +1,9 @@
-"""Everything that fedaux changes in Flower and uvicorn while they run: one function for each change.
+"""Everything that fedaux changes in Flower and uvicorn while they run: one function for
+each change.
 
-Each first checks that what it replaces is there, and that the code which is meant to use it still does. A change that
-would have no effect would leave a site or a server open without a sign, so it ends the process instead.
+Each first checks that what it replaces is there, and that the code which is meant to
+use it still does. A change that would have no effect would leave a site or a server
+open without a sign, so it ends the process instead.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
 
 class PatchError(FedauxError, RuntimeError):
-    """The installed Flower or uvicorn is not built as a security measure of fedaux expects."""
+    """The installed Flower or uvicorn is not built as a security measure of fedaux
+    expects.
+    """
 
     code = Exit.MISSING
 
@@ -42,33 +46,48 @@ def serve_at_socket(path: Path) -> None:
     """
     import uvicorn
 
-    _expect("flwr.supernode.cli.flower_supernode:_start_supernode_http_api", uses=("uvicorn", "Config"))
+    _expect(
+        "flwr.supernode.cli.flower_supernode:_start_supernode_http_api",
+        uses=("uvicorn", "Config"),
+    )
     _expect("uvicorn:Config", takes=("uds",))
     uvicorn.Config = partial(uvicorn.Config, uds=str(path))  # type: ignore[misc, assignment]
 
 
 def start_superexec_with(start: Callable[[], object]) -> None:
-    """A SuperNode starts its SuperExec by `start`, and no other process: Flower's own would call the TCP port."""
-    internal: Any = _expect(f"{NODE}:start_client_internal", uses=("subprocess", "Popen"))
+    """A SuperNode starts its SuperExec by `start`, and no other process: Flower's own
+    would call the TCP port.
+    """
+    internal: Any = _expect(
+        f"{NODE}:start_client_internal", uses=("subprocess", "Popen")
+    )
     internal.subprocess = SimpleNamespace(Popen=lambda words: start())
 
 
 def verify_apps_with(rejection_reason: Callable[[bytes], str]) -> None:
-    """A SuperNode asks `rejection_reason` about every app before any of it is used; "" lets the app pass.
+    """A SuperNode asks `rejection_reason` about every app before any of it is used; ""
+    lets the app pass.
 
-    Flower verifies an app only if there are trusted entities and the app has a licence: every app is given both.
+    Flower verifies an app only if there are trusted entities and the app has a licence:
+    every app is given both.
     """
     from flwr.common.logger import log
 
     _expect(f"{NODE}:start_client_internal", uses=("_pull_and_store_message",))
     parameters = ("get_fab", "trusted_entities")
-    internal: Any = _expect(f"{NODE}:_pull_and_store_message", uses=("_verify_fab", "verifications"), takes=parameters)
+    internal: Any = _expect(
+        f"{NODE}:_pull_and_store_message",
+        uses=("_verify_fab", "verifications"),
+        takes=parameters,
+    )
     _expect(f"{NODE}:_verify_fab", takes=("fab", "trusted_entities"))
     pull = internal._pull_and_store_message
 
     def pull_verified(*args: Any, **kwargs: Any) -> int | None:
         get = kwargs["get_fab"]
-        kwargs["get_fab"] = lambda name, run: replace(get(name, run), verifications={"valid_license": "fedaux"})
+        kwargs["get_fab"] = lambda name, run: replace(
+            get(name, run), verifications={"valid_license": "fedaux"}
+        )
         kwargs["trusted_entities"] = {"fedaux": "itself"}
         found: int | None = pull(*args, **kwargs)
         return found
@@ -84,14 +103,16 @@ def verify_apps_with(rejection_reason: Callable[[bytes], str]) -> None:
 
 
 class NodeFailure(BaseException):
-    """A call to the server has failed for good. An `Exception` would be swallowed by Flower's loop."""
+    """A call to the server has failed for good. An `Exception` would be swallowed by
+    Flower's loop.
+    """
 
 
 def end_node_on_failure() -> None:
     """A SuperNode ends when the server fails it, to be started again.
 
-    Flower logs the failure and goes on: a reply is lost and its round waits for the timeout, or the loop returns while
-    other threads keep the process alive.
+    Flower logs the failure and goes on: a reply is lost and its round waits for the
+    timeout, or the loop returns while other threads keep the process alive.
     """
     _expect(f"{NODE}:start_client_internal", uses=("_init_connection",))
     internal: Any = _expect(f"{NODE}:_init_connection", takes=("server_address",))
@@ -102,7 +123,10 @@ def end_node_on_failure() -> None:
             try:
                 return call(*args, **kwargs)
             except httpx.HTTPError as error:
-                if isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500:
+                if (
+                    isinstance(error, httpx.HTTPStatusError)
+                    and error.response.status_code < 500
+                ):
                     raise  # the server refuses this one message
                 raise NodeFailure(f"the server has failed: {error}") from error
 
@@ -118,25 +142,38 @@ def end_node_on_failure() -> None:
 
 def superexec_calls_with(client: type) -> None:
     """A site's SuperExec asks for orders by this client, at the socket."""
-    internal: Any = _expect(f"{SUPEREXEC}:run_superexec", uses=("RuntimeHttpClient", "from_server_address"))
+    internal: Any = _expect(
+        f"{SUPEREXEC}:run_superexec", uses=("RuntimeHttpClient", "from_server_address")
+    )
     internal.RuntimeHttpClient = client
 
 
 def superexec_launches_with(launch: Callable[[Any, Any], object]) -> None:
-    """A site's SuperExec starts a ClientApp by `launch`: Flower writes the order's token on its command line."""
-    _expect("flwr.supercore.superexec.plugin.base_exec_plugin:BaseExecPlugin.launch_task", uses=("executor", "launch"))
+    """A site's SuperExec starts a ClientApp by `launch`: Flower writes the order's
+    token on its command line.
+    """
+    _expect(
+        "flwr.supercore.superexec.plugin.base_exec_plugin:BaseExecPlugin.launch_task",
+        uses=("executor", "launch"),
+    )
     executor = "flwr.supercore.superexec.executor.subprocess_executor"
     internal: Any = _expect(f"{executor}:SubprocessExecutor.launch", takes=("spec",))
     internal.SubprocessExecutor.launch = launch
 
 
 def hide_tokens_of_apps() -> None:
-    """A server's SuperExec gives an app its token in a file without a name, not on its command line.
+    """A server's SuperExec gives an app its token in a file without a name, not on its
+    command line.
 
-    Who has the token acts as the server's app, and every user of the machine can read command lines.
+    Who has the token acts as the server's app, and every user of the machine can read
+    command lines.
     """
     executor = "flwr.supercore.superexec.executor.subprocess_executor"
-    internal: Any = _expect(f"{executor}:SubprocessExecutor.launch", uses=("subprocess", "Popen"), takes=("spec",))
+    internal: Any = _expect(
+        f"{executor}:SubprocessExecutor.launch",
+        uses=("subprocess", "Popen"),
+        takes=("spec",),
+    )
     _expect("flwr.common.args:try_obtain_flwr_app_token", uses=("read_text",))
 
     def start(words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
@@ -145,20 +182,30 @@ def hide_tokens_of_apps() -> None:
             file.write(words[place + 1])
             file.flush()
             hidden = ["--token-file", f"/proc/self/fd/{file.fileno()}"]
-            return subprocess.Popen([*words[:place], *hidden, *words[place + 2 :]], pass_fds=[file.fileno()], **options)
+            return subprocess.Popen(
+                [*words[:place], *hidden, *words[place + 2 :]],
+                pass_fds=[file.fileno()],
+                **options,
+            )
 
     internal.subprocess = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)
 
 
 def clientapp_calls_with(client: type) -> None:
     """A site's ClientApp gets its order and answers by this client, at the socket."""
-    internal: Any = _expect(f"{CLIENTAPP}:run_clientapp", uses=("RuntimeHttpClient", "from_server_address"))
+    internal: Any = _expect(
+        f"{CLIENTAPP}:run_clientapp", uses=("RuntimeHttpClient", "from_server_address")
+    )
     internal.RuntimeHttpClient = client
 
 
 def add_middleware(own: Sequence[Middleware]) -> None:
-    """A SuperLink's requests pass `own` first: Flower's open edition authenticates no caller of its control API."""
-    _expect("flwr.superlink.main:_get_middleware", uses=("extensions", "get_middleware"))
+    """A SuperLink's requests pass `own` first: Flower's open edition authenticates no
+    caller of its control API.
+    """
+    _expect(
+        "flwr.superlink.main:_get_middleware", uses=("extensions", "get_middleware")
+    )
     _expect("flwr.superlink.main:create_app", uses=("_get_middleware",))
     extensions: Any = _expect("flwr.superlink.extensions:get_middleware")
     default = extensions.get_middleware
@@ -166,48 +213,76 @@ def add_middleware(own: Sequence[Middleware]) -> None:
 
 
 def limit_replies_with(quotas: Callable[..., Any]) -> None:
-    """A SuperLink asks `quotas` about every reply: Flower stores any size, and hands out what is incomplete.
+    """A SuperLink asks `quotas` about every reply: Flower stores any size, and hands
+    out what is incomplete.
 
-    `quotas` is made of the three handlers that it stands before, and has their replacements.
+    `quotas` is made of the three handlers that it stands before, and has their
+    replacements.
     """
     router = "flwr.superlink.routers.fleet.router"
     _expect(f"{router}:fleet_push_messages", uses=("fleet_handlers", "push_messages"))
     _expect(f"{router}:fleet_push_object", uses=("fleet_handlers", "push_object"))
     handlers = "flwr.superlink.servicer"
-    fleet: Any = _expect(f"{handlers}.fleet.fleet_handlers:push_messages", takes=("request", "state"))
+    fleet: Any = _expect(
+        f"{handlers}.fleet.fleet_handlers:push_messages", takes=("request", "state")
+    )
     _expect(f"{handlers}.fleet.fleet_handlers:push_object", takes=("request", "state"))
-    _expect("flwr.supercore.routers.runtime.router:pull_messages", uses=("pull_messages",))
-    runtime: Any = _expect(f"{handlers}.runtime.runtime_handlers:pull_messages", takes=("request", "state", "task"))
+    _expect(
+        "flwr.supercore.routers.runtime.router:pull_messages", uses=("pull_messages",)
+    )
+    runtime: Any = _expect(
+        f"{handlers}.runtime.runtime_handlers:pull_messages",
+        takes=("request", "state", "task"),
+    )
     made = quotas(fleet.push_messages, fleet.push_object, runtime.pull_messages)
     fleet.push_messages, fleet.push_object = made.push_messages, made.push_object
     runtime.pull_messages = made.pull
 
 
 def check_superlink(app: Any, own: Sequence[type]) -> None:
-    """Refuse to serve unless requests pass `own` first and replies the quotas, by what is there to be called."""
+    """Refuse to serve unless requests pass `own` first and replies the quotas, by what
+    is there to be called.
+    """
     from flwr.superlink.servicer.fleet import fleet_handlers
     from flwr.superlink.servicer.runtime import runtime_handlers
 
     found = [one.cls for one in app.user_middleware[: len(own)]]
-    handlers = (fleet_handlers.push_messages, fleet_handlers.push_object, app.state.runtime_handlers.pull_messages)
+    handlers = (
+        fleet_handlers.push_messages,
+        fleet_handlers.push_object,
+        app.state.runtime_handlers.pull_messages,
+    )
     guarded = (
-        all(hasattr(handler, "__self__") for handler in handlers) and app.state.runtime_handlers is runtime_handlers
+        all(hasattr(handler, "__self__") for handler in handlers)
+        and app.state.runtime_handlers is runtime_handlers
     )
     if found != list(own) or not guarded:
-        raise PatchError("the SuperLink's protections are not in effect, so it is not started")
+        raise PatchError(
+            "the SuperLink's protections are not in effect, so it is not started"
+        )
 
 
 def check_socket(path: Path) -> None:
-    """Refuse to go on unless a node's local API is at the socket, open to its own user alone."""
+    """Refuse to go on unless a node's local API is at the socket, open to its own user
+    alone.
+    """
     if not path.is_socket() or path.parent.stat().st_mode & 0o077:
-        raise PatchError(f"the node's local API is not at {path}, where no other user can call it: it is not started")
+        raise PatchError(
+            f"the node's local API is not at {path}, where no other user can call it: "
+            "it is not started"
+        )
 
 
 def serve_superlink_with(serve: Callable[..., None]) -> None:
-    """A SuperLink listens by `serve`, under limits: uvicorn's own `run` has none before a caller shows a key."""
+    """A SuperLink listens by `serve`, under limits: uvicorn's own `run` has none before
+    a caller shows a key.
+    """
     import uvicorn
 
-    _expect("flwr.superlink.cli.flower_superlink:_run_superlink_http_api", uses=("uvicorn", "run"))
+    _expect(
+        "flwr.superlink.cli.flower_superlink:_run_superlink_http_api",
+        uses=("uvicorn", "run"),
+    )
     uvicorn.run = serve
 
 
@@ -217,7 +292,9 @@ CLIENTAPP = "flwr.supernode.runtime.run_clientapp"
 
 
 def _expect(place: str, uses: Sequence[str] = (), takes: Sequence[str] = ()) -> object:
-    """The module in `place` ("module:name"), if its function looks up the names `uses` and has parameters `takes`."""
+    """The module in `place` ("module:name"), if its function looks up the names `uses`
+    and has parameters `takes`.
+    """
     module_name, _, path = place.partition(":")
     try:
         module: object = import_module(module_name)
@@ -231,7 +308,8 @@ def _expect(place: str, uses: Sequence[str] = (), takes: Sequence[str] = ()) -> 
     if missing:
         installed = f"flwr {version('flwr')} and uvicorn {version('uvicorn')}"
         raise PatchError(
-            f"{place} is not as this version of fedaux expects ({', '.join(missing)}), so its protection would have no "
-            f"effect and nothing is started. Installed are {installed}: install versions that fedaux asks for."
+            f"{place} is not as this version of fedaux expects ({', '.join(missing)}), "
+            "so its protection would have no effect and nothing is started. Installed "
+            f"are {installed}: install versions that fedaux asks for."
         )
     return module

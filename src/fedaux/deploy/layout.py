@@ -1,6 +1,8 @@
-"""`fedaux deploy init`: writes a folder for the server and one for each site, with all that they need to start.
+"""`fedaux deploy init`: writes a folder for the server and one for each site, with all
+that they need to start.
 
-Scripts, units and comments are in `templates/`. `read_env` reads back what `site.env` and `server.env` say.
+Scripts, units and comments are in `templates/`. `read_env` reads back what `site.env`
+and `server.env` say.
 """
 
 from __future__ import annotations
@@ -28,7 +30,11 @@ from fedaux.config.sends import needed_by
 from fedaux.config.toml import to_commented_toml, toml_value
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
-from fedaux.deploy.certificates import create_authority, generate_key_pair, issue_server_certificate
+from fedaux.deploy.certificates import (
+    create_authority,
+    generate_key_pair,
+    issue_server_certificate,
+)
 from fedaux.privacy.roster import ROSTER_FILE, write_roster
 
 SERVER_SCRIPTS = ("superlink.sh", "superexec.sh", "register.sh", "run.sh", "metrics.sh")
@@ -39,21 +45,27 @@ TEMPLATES = files("fedaux.deploy") / "templates"
 
 
 class DeployError(FedauxError, ValueError):
-    """A deployment cannot be written with these arguments, or a folder does not hold one."""
+    """A deployment cannot be written with these arguments, or a folder does not hold
+    one.
+    """
 
     code = Exit.FOLDER
 
 
 @dataclass(frozen=True)
 class Address:
-    """The server's address: `public` for sites, and `local` on its own machine, from which alone it is controlled."""
+    """The server's address: `public` for sites, and `local` on its own machine, from
+    which alone it is controlled.
+    """
 
     host: str
     port: int
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]+", self.host):
-            raise DeployError(f"--host {self.host!r} is neither a name nor an IP address")
+            raise DeployError(
+                f"--host {self.host!r} is neither a name nor an IP address"
+            )
         if not 1 <= self.port <= 65535:
             raise DeployError(f"--port must lie between 1 and 65535, not {self.port}")
 
@@ -70,7 +82,9 @@ class Address:
     @property
     def local_host(self) -> str:
         """The loopback address by which the server's own machine reaches it."""
-        return self.host if self._loopback else "::1" if ":" in self.host else "127.0.0.1"
+        return (
+            self.host if self._loopback else "::1" if ":" in self.host else "127.0.0.1"
+        )
 
     @property
     def local(self) -> str:
@@ -78,7 +92,9 @@ class Address:
 
     @property
     def bind(self) -> str:
-        """The loopback interface for a deployment on one machine, else all interfaces."""
+        """The loopback interface for a deployment on one machine, else all
+        interfaces.
+        """
         if self.one_machine:
             return self.local_host
         return "::" if ":" in self.host else "0.0.0.0"
@@ -97,9 +113,14 @@ class Address:
 
 
 def init(
-    folder: Path, sites: Sequence[str], address: Address, base: Config, own: Mapping[str, Config] | None = None
+    folder: Path,
+    sites: Sequence[str],
+    address: Address,
+    base: Config,
+    own: Mapping[str, Config] | None = None,
 ) -> None:
-    """Write a deployment. Only if all of it is on this machine are keys of sites made: a real site makes its own.
+    """Write a deployment. Only if all of it is on this machine are keys of sites made:
+    a real site makes its own.
 
     `own` has the settings of sites that differ from `base`, such as their data.
     """
@@ -108,10 +129,16 @@ def init(
     if not sites:
         raise DeployError("a deployment needs sites: --site berlin --site paris")
     if re.search(r'["\\\x00-\x1f]', str(folder)):
-        raise DeployError(f"{str(folder)!r}: Flower does not accept paths with quotes, backslashes or line breaks")
+        raise DeployError(
+            f"{str(folder)!r}: Flower does not accept paths with quotes, backslashes "
+            "or line breaks"
+        )
     taken = [name for name in ("ca", "server", "sites") if (folder / name).exists()]
     if taken:
-        raise DeployError(f"{folder} already holds a deployment ({', '.join(taken)}); choose another folder")
+        raise DeployError(
+            f"{folder} already holds a deployment ({', '.join(taken)}); choose another "
+            "folder"
+        )
     authority = create_authority()
     hosts = list(dict.fromkeys([address.host, address.local_host, "localhost"]))
     certificate = issue_server_certificate(authority, hosts)
@@ -126,13 +153,24 @@ def init(
         site = folder / "sites" / name
         write_site(site, name, address, (own or {}).get(name, base), ca_certificate)
         if address.one_machine:
-            write_atomically(server / "keys" / f"{name}.pub", generate_key_pair(site).read_bytes())
+            write_atomically(
+                server / "keys" / f"{name}.pub", generate_key_pair(site).read_bytes()
+            )
     if address.one_machine:
         _write_rosters(folder, sites)
-    _write(folder / "systemd", systemd_units(folder, Path(sys.executable).parent, getpass.getuser()))
+    _write(
+        folder / "systemd",
+        systemd_units(folder, Path(sys.executable).parent, getpass.getuser()),
+    )
     _write(folder / "monitoring", monitoring_files())
     compose = render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
-    _write(folder, {"compose.yaml": compose, "README.md": render("README.md", sites=sites, address=address)})
+    _write(
+        folder,
+        {
+            "compose.yaml": compose,
+            "README.md": render("README.md", sites=sites, address=address),
+        },
+    )
     if address.one_machine:
         _write(folder, {"try-all.sh": render("try-all.sh", sites=sites)}, mode=0o755)
 
@@ -146,30 +184,56 @@ def _write_rosters(folder: Path, sites: Sequence[str]) -> None:
         write_roster(folder / "sites" / name / "vault" / ROSTER_FILE, roster)
 
 
-def write_site(folder: Path, name: str, address: Address, base: Config, authority: bytes) -> None:
+def write_site(
+    folder: Path, name: str, address: Address, base: Config, authority: bytes
+) -> None:
     _private_folder(folder)
     write_atomically(folder / "ca.crt", authority)
     own = site_config(base, name)
     if not address.one_machine:  # a real site: its owner decides
         own = replace(own, federation=replace(own.federation, approval="ask"))
-    settings = to_commented_toml(own, comments("site")["head"].format(name=name), site_notes(base))
-    _write(folder, {"site.env": render("site.env", name=name, address=address), "site.toml": settings})
-    _write(folder, {name: render(name, env="site.env") for name in SITE_SCRIPTS}, mode=0o755)
+    settings = to_commented_toml(
+        own, comments("site")["head"].format(name=name), site_notes(base)
+    )
+    _write(
+        folder,
+        {
+            "site.env": render("site.env", name=name, address=address),
+            "site.toml": settings,
+        },
+    )
+    _write(
+        folder,
+        {name: render(name, env="site.env") for name in SITE_SCRIPTS},
+        mode=0o755,
+    )
 
 
-def _write_server(folder: Path, sites: Sequence[str], address: Address, base: Config, authority: bytes) -> None:
+def _write_server(
+    folder: Path, sites: Sequence[str], address: Address, base: Config, authority: bytes
+) -> None:
     _private_folder(folder)
     (folder / "keys").mkdir()
     write_atomically(folder / "ca.crt", authority)
-    write_atomically(folder / "superexec.secret", secrets.token_hex(32).encode(), private=True)
+    write_atomically(
+        folder / "superexec.secret", secrets.token_hex(32).encode(), private=True
+    )
     notes = comments("server")
     texts = {
         "server.env": render("server.env", address=address),
-        "fedaux.toml": to_commented_toml(server_config(base, sites), notes["head"], notes),
-        "app/pyproject.toml": render("app.toml", folder=folder, version=version("fedaux")),
+        "fedaux.toml": to_commented_toml(
+            server_config(base, sites), notes["head"], notes
+        ),
+        "app/pyproject.toml": render(
+            "app.toml", folder=folder, version=version("fedaux")
+        ),
     }
     _write(folder, texts)
-    _write(folder, {name: render(name, env="server.env") for name in SERVER_SCRIPTS}, mode=0o755)
+    _write(
+        folder,
+        {name: render(name, env="server.env") for name in SERVER_SCRIPTS},
+        mode=0o755,
+    )
 
 
 def _write(folder: Path, texts: Mapping[str, str], mode: int = 0o644) -> None:
@@ -179,7 +243,9 @@ def _write(folder: Path, texts: Mapping[str, str], mode: int = 0o644) -> None:
 
 
 def _private_folder(folder: Path) -> None:
-    """Make a folder that only its owner can read: it will hold keys, budgets and records."""
+    """Make a folder that only its owner can read: it will hold keys, budgets and
+    records.
+    """
     folder.mkdir(parents=True, mode=0o700)
 
 
@@ -188,21 +254,34 @@ def _host_port(host: str, port: int) -> str:
 
 
 def read_env(path: Path, needed: Sequence[str] = ("NAME", "SERVER")) -> dict[str, str]:
-    """Read lines such as SERVER=example.org:8443 from `site.env` or `server.env`, which scripts read as well.
+    """Read lines such as SERVER=example.org:8443 from `site.env` or `server.env`, which
+    scripts read as well.
 
     Args:
         path: The file.
         needed: Names without which the file is refused; SERVER must have a port.
     """
     if not path.is_file():
-        raise DeployError(f"{path} is not there: name a folder that `fedaux deploy init` has written")
-    lines = [line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+        raise DeployError(
+            f"{path} is not there: name a folder that `fedaux deploy init` has written"
+        )
+    lines = [
+        line.partition("=")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
     env = {key.strip(): value.strip().strip("\"'") for key, _, value in lines}
     missing = [key for key in needed if not env.get(key)]
     if missing:
-        raise DeployError(f"{path} does not say {', '.join(missing)}: write lines such as SERVER=example.org:8443")
+        raise DeployError(
+            f"{path} does not say {', '.join(missing)}: write lines such as "
+            "SERVER=example.org:8443"
+        )
     if "SERVER" in needed and not env["SERVER"].rpartition(":")[2].isdigit():
-        raise DeployError(f"{path}: SERVER={env['SERVER']} names no port; write SERVER=example.org:8443")
+        raise DeployError(
+            f"{path}: SERVER={env['SERVER']} names no port; write "
+            "SERVER=example.org:8443"
+        )
     return env
 
 
@@ -222,22 +301,39 @@ class Service:
 
 SERVICES = {
     "fedaux-superlink": Service("where sites call in", "server", "superlink.sh"),
-    "fedaux-superexec": Service("the server's part of an app", "server", "superexec.sh", devices=True),
-    "fedaux-metrics": Service("metrics for Prometheus", "server", "metrics.sh", local_only=True),
+    "fedaux-superexec": Service(
+        "the server's part of an app", "server", "superexec.sh", devices=True
+    ),
+    "fedaux-metrics": Service(
+        "metrics for Prometheus", "server", "metrics.sh", local_only=True
+    ),
     "fedaux-site@": Service("site %i", "sites/%i", "supernode.sh", devices=True),
 }
 
 
 def systemd_units(folder: Path, programs: Path, user: str) -> dict[str, str]:
-    """Return units for the server, and a template for any site, `fedaux-site@NAME`. None of them runs as root."""
-    path, found = (str(one).replace("%", "%%") for one in (folder, programs))  # systemd expands % within quotes
+    """Return units for the server, and a template for any site, `fedaux-site@NAME`.
+    None of them runs as root.
+    """
+    # systemd expands % within quotes
+    path, found = (str(one).replace("%", "%%") for one in (folder, programs))
     command = path.replace("$", "$$")  # only there is $ a variable
-    facts = {"path": path, "command": command, "programs": found, "user": SYSTEM_USER if user == "root" else user}
-    return {f"{name}.service": render("unit.service", service=one, **facts) for name, one in SERVICES.items()}
+    facts = {
+        "path": path,
+        "command": command,
+        "programs": found,
+        "user": SYSTEM_USER if user == "root" else user,
+    }
+    return {
+        f"{name}.service": render("unit.service", service=one, **facts)
+        for name, one in SERVICES.items()
+    }
 
 
 def monitoring_files() -> dict[str, str]:
-    """Return the files for Prometheus and Grafana verbatim, since these have a template syntax of their own."""
+    """Return the files for Prometheus and Grafana verbatim, since these have a template
+    syntax of their own.
+    """
     return {name: (TEMPLATES / name).read_text(encoding="utf-8") for name in MONITORING}
 
 
@@ -248,21 +344,32 @@ def render(template: str, **values: Any) -> str:
 @cache
 def _templates() -> Environment:
     loader = PackageLoader("fedaux.deploy")
-    environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    environment = Environment(
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
     environment.filters["toml"] = toml_value
     return environment
 
 
 def comments(section: str) -> dict[str, str]:
     """The comments in a settings file, by key; see `templates/settings.toml`."""
-    table: dict[str, str] = tomllib.loads((TEMPLATES / "settings.toml").read_text(encoding="utf-8"))[section]
+    table: dict[str, str] = tomllib.loads(
+        (TEMPLATES / "settings.toml").read_text(encoding="utf-8")
+    )[section]
     return table
 
 
 def site_notes(base: Config) -> dict[str, str]:
     """The comments in a site's settings, which depend on what the run asks of sites."""
     sums = comments("sums") if sends_sums(base) else {}
-    return {**comments("site"), **sums, **(comments("teaching") if base.teachers.run_on == "clients" else {})}
+    return {
+        **comments("site"),
+        **sums,
+        **(comments("teaching") if base.teachers.run_on == "clients" else {}),
+    }
 
 
 # Settings
@@ -274,15 +381,21 @@ def sends_sums(config: Config) -> bool:
 
 
 def server_config(base: Config, sites: Sequence[str]) -> Config:
-    """Return the server's settings from `base`; if it names no public data, its own source stands in."""
+    """Return the server's settings from `base`; if it names no public data, its own
+    source stands in.
+    """
     data = _own_data(base.data)
     privacy = replace(base.privacy, unsafe_seed=-1)
     federation = replace(base.federation, sites=tuple(sites), registered_only=True)
-    return replace(base, data=data, aux=_public_data(base), privacy=privacy, federation=federation)
+    return replace(
+        base, data=data, aux=_public_data(base), privacy=privacy, federation=federation
+    )
 
 
 def site_config(base: Config, name: str) -> Config:
-    """A site's settings from `base`: its records, its budget, and the training that the budget is planned for."""
+    """A site's settings from `base`: its records, its budget, and the training that the
+    budget is planned for.
+    """
     shared = base.federation
     teaches = base.teachers.run_on == "clients"
     own = Config(
@@ -299,7 +412,10 @@ def site_config(base: Config, name: str) -> Config:
         local=base.local,
         privacy=replace(base.privacy, unsafe_seed=-1),
         federation=FederationConfig(
-            sites=(name,), secure=shared.secure, threshold=shared.threshold, colluders=shared.colluders
+            sites=(name,),
+            secure=shared.secure,
+            threshold=shared.threshold,
+            colluders=shared.colluders,
         ),
         seed=base.seed if teaches else Config.seed,
     )
@@ -307,23 +423,37 @@ def site_config(base: Config, name: str) -> Config:
 
 
 def demo_config() -> Config:
-    """Return settings with scikit-learn's digits as every party's data, for a deployment that has no data yet."""
+    """Return settings with scikit-learn's digits as every party's data, for a
+    deployment that has no data yet.
+    """
     from fedaux.config.presets import DEMO
 
-    return replace(DEMO, data=replace(DEMO.data, classes=tuple("0123456789")), aux=AuxConfig(source="digits"))
+    return replace(
+        DEMO,
+        data=replace(DEMO.data, classes=tuple("0123456789")),
+        aux=AuxConfig(source="digits"),
+    )
 
 
 def _public_data(base: Config) -> AuxConfig:
     aux, data = replace(base.aux, path=_absolute(base.aux.path)), _own_data(base.data)
-    return aux if aux.source else replace(aux, source=data.source, path=data.path, options=data.options)
+    return (
+        aux
+        if aux.source
+        else replace(aux, source=data.source, path=data.path, options=data.options)
+    )
 
 
 def _own_data(data: DataConfig) -> DataConfig:
     """The party's own source, with the classes and the person field that all share."""
-    own = DataConfig(data.source, _absolute(data.path), data.options, data.classes, data.person)
+    own = DataConfig(
+        data.source, _absolute(data.path), data.options, data.classes, data.person
+    )
     return replace(own, partition="own")
 
 
 def _absolute(path: str) -> str:
-    """Make a path absolute, since scripts run in another folder than the command that named it."""
+    """Make a path absolute, since scripts run in another folder than the command that
+    named it.
+    """
     return str(Path(path).expanduser().absolute()) if path else ""

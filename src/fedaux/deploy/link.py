@@ -1,4 +1,5 @@
-"""The SuperLink as its operator sees it, from the server's own machine: registered keys by name, and its last run.
+"""The SuperLink as its operator sees it, from the server's own machine: registered keys
+by name, and its last run.
 
 A server that merges regions has no SuperLink; `RegionalServers` stands in for one.
 """
@@ -49,7 +50,8 @@ class FlowerRun:
     """A run as the SuperLink knows it."""
 
     run_id: int
-    status: str  # pending, starting, running, finished:completed, finished:failed, finished:stopped
+    # pending, starting, running, finished:completed, finished:failed, finished:stopped
+    status: str
     details: str
     since: str  # when it was handed in, ISO 8601
 
@@ -59,11 +61,15 @@ class FlowerRun:
 
 
 def ask_health(address: str, ca: Path) -> httpx.Headers:
-    """Return the headers of the server's health check over TLS, verified against `ca`, or raise an HTTPError."""
+    """Return the headers of the server's health check over TLS, verified against `ca`,
+    or raise an HTTPError.
+    """
     import httpx
 
     authority = ssl.create_default_context(cafile=str(ca))
-    return httpx.get(f"https://{address}/health", verify=authority, timeout=CHECK_TIMEOUT).headers
+    return httpx.get(
+        f"https://{address}/health", verify=authority, timeout=CHECK_TIMEOUT
+    ).headers
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,9 @@ class ControlLink:
                 node.name,
                 node.node_id,
                 node.status,
-                node.last_activated_at if node.status == "online" else node.last_deactivated_at,
+                node.last_activated_at
+                if node.status == "online"
+                else node.last_deactivated_at,
                 node_fingerprint(node.public_key),
             )
             for node in found
@@ -103,15 +111,19 @@ class ControlLink:
         return FlowerRun(last.run_id, status, last.status.details, last.pending_at)
 
     def check(self) -> None:
-        """Raise an error with a remedy, within seconds, unless the server answers and is the right one."""
+        """Raise an error with a remedy, within seconds, unless the server answers and
+        is the right one.
+        """
         import httpx
 
         try:
             ask_health(self._address, self.folder / "ca.crt")
         except (httpx.HTTPError, OSError) as error:
             raise LinkError(
-                f"the server at {self._address} does not answer ({error or type(error).__name__}). Start superlink.sh, "
-                f"on its own machine; LOCAL in {self.folder / 'server.env'} says where it is looked for."
+                f"the server at {self._address} does not answer "
+                f"({error or type(error).__name__}). Start superlink.sh, on its own "
+                f"machine; LOCAL in {self.folder / 'server.env'} says where it is "
+                "looked for."
             ) from error
 
     def register(self, public_key: Path, name: str) -> int:
@@ -119,9 +131,15 @@ class ControlLink:
         from flwr.proto.control_pb2 import RegisterNodeRequest
 
         key = serialization.load_ssh_public_key(public_key.read_bytes())
-        pem = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        pem = key.public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
         with self._client() as client:
-            return int(client.RegisterNode(request=RegisterNodeRequest(public_key=pem, name=name)).node_id)
+            return int(
+                client.RegisterNode(
+                    request=RegisterNodeRequest(public_key=pem, name=name)
+                ).node_id
+            )
 
     def unregister(self, node_id: int) -> None:
         from flwr.proto.control_pb2 import UnregisterNodeRequest
@@ -138,15 +156,24 @@ class ControlLink:
         from flwr.cli.typing import SuperLinkConnection
         from flwr.cli.utils import init_http_client_from_connection
 
-        address, authority = self._address, (self.folder / "ca.crt").absolute()  # Flower takes no relative path
-        connection = SuperLinkConnection("fedaux", address, str(authority), insecure=False)
+        # Flower takes no relative path
+        address, authority = self._address, (self.folder / "ca.crt").absolute()
+        connection = SuperLinkConnection(
+            "fedaux", address, str(authority), insecure=False
+        )
         client = None
         try:
-            with redirect_stdout(StringIO()):  # it says which server it calls, even to who wants JSON
+            # it says which server it calls, even to who wants JSON
+            with redirect_stdout(StringIO()):
                 client = init_http_client_from_connection(connection)
             yield client
-        except Exception as error:  # Flower's own, those of its HTTP library, and of the system
-            raise LinkError(f"the server at {address} request failed: {error or type(error).__name__}") from error
+        except (
+            Exception
+        ) as error:  # Flower's own, those of its HTTP library, and of the system
+            raise LinkError(
+                f"the server at {address} request failed: "
+                f"{error or type(error).__name__}"
+            ) from error
         finally:
             if client is not None:
                 client.close()
@@ -154,7 +181,9 @@ class ControlLink:
 
 @dataclass(frozen=True)
 class RegionalServers:
-    """Regional servers as the server that merges them sees them; `run` is the folder that all servers share."""
+    """Regional servers as the server that merges them sees them; `run` is the folder
+    that all servers share.
+    """
 
     run: Path
     clock: Callable[[], float] = time.time
@@ -164,14 +193,20 @@ class RegionalServers:
 
     def nodes(self) -> list[Node]:
         """List the regional servers by their own status files."""
-        return [self._node(path) for path in sorted((self.run / REGIONS).glob(f"*/{FILE}"))]
+        return [
+            self._node(path) for path in sorted((self.run / REGIONS).glob(f"*/{FILE}"))
+        ]
 
     def last_run(self) -> FlowerRun | None:
         return None
 
     def _node(self, path: Path) -> Node:
         record = RunStatus.load(path.parent)
-        lives = record is not None and record.outcome == "running" and is_alive(path.parent, self.clock())
+        lives = (
+            record is not None
+            and record.outcome == "running"
+            and is_alive(path.parent, self.clock())
+        )
         since = record.started if record and lives else path.stat().st_mtime
         moment = datetime.fromtimestamp(since, UTC).isoformat()
         return Node(path.parent.name, 0, "online" if lives else "offline", moment)

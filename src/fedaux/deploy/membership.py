@@ -1,4 +1,6 @@
-"""Sites that join and leave, keys that are replaced, and a server certificate that is renewed."""
+"""Sites that join and leave, keys that are replaced, and a server certificate that is
+renewed.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,11 @@ from fedaux.deploy.rosters import write_server_roster
 REMOVED = "removed"  # below server/keys: public keys that no longer count
 
 
-def add_site(folder: Path, name: str, link: ControlLink, public_key: Path | None = None) -> bool:
-    """Write a site's folder, without a key, and make it a member; return whether its key is registered.
+def add_site(
+    folder: Path, name: str, link: ControlLink, public_key: Path | None = None
+) -> bool:
+    """Write a site's folder, without a key, and make it a member; return whether its
+    key is registered.
 
     A site makes its own key. Without `public_key` it is let in later, by `rotate_key`.
     """
@@ -40,13 +45,27 @@ def add_site(folder: Path, name: str, link: ControlLink, public_key: Path | None
     FederationConfig(sites=(name,))  # validates the name
     sites, server = _members(folder), folder / "server"
     if name in sites:
-        raise DeployError(f"there is a site {name} already; rotate-key gives it another key")
+        raise DeployError(
+            f"there is a site {name} already; rotate-key gives it another key"
+        )
     if (folder / "sites" / name).exists():
-        raise DeployError(f"{folder / 'sites' / name} is there already, of a site that has left? Move it away first.")
+        raise DeployError(
+            f"{folder / 'sites' / name} is there already, of a site that has left? "
+            "Move it away first."
+        )
     if public_key is not None:
         _read_public_key(public_key)
-    base, authority = Config.load(server / "fedaux.toml"), (server / "ca.crt").read_bytes()
-    write_site(folder / "sites" / name, name, _address(folder), _without_test_data(base), authority)
+    base, authority = (
+        Config.load(server / "fedaux.toml"),
+        (server / "ca.crt").read_bytes(),
+    )
+    write_site(
+        folder / "sites" / name,
+        name,
+        _address(folder),
+        _without_test_data(base),
+        authority,
+    )
     _set_members(folder, [*sites, name])
     if public_key is None:
         return False
@@ -60,10 +79,15 @@ def add_site(folder: Path, name: str, link: ControlLink, public_key: Path | None
 
 
 def register_keys(server: Path, link: ControlLink) -> dict[str, tuple[str, bool]]:
-    """Register all keys in the server's folder; return the fingerprint of each site, and whether it is new."""
+    """Register all keys in the server's folder; return the fingerprint of each site,
+    and whether it is new.
+    """
     write_server_roster(server)
     paths = sorted((server / "keys").glob("*.pub"))
-    return {path.stem: (fingerprint(path.read_bytes()), register_key(path, path.stem, link)) for path in paths}
+    return {
+        path.stem: (fingerprint(path.read_bytes()), register_key(path, path.stem, link))
+        for path in paths
+    }
 
 
 def register_key(public_key: Path, name: str, link: ControlLink) -> bool:
@@ -80,7 +104,9 @@ def register_key(public_key: Path, name: str, link: ControlLink) -> bool:
 
 
 def remove_site(folder: Path, name: str, link: ControlLink) -> None:
-    """Revoke a site's key at once, and remove its name from the next start of the run."""
+    """Revoke a site's key at once, and remove its name from the next start of the
+    run.
+    """
     folder = _deployment(folder)
     sites = _members(folder, name)
     if len(sites) == 1:
@@ -92,12 +118,17 @@ def remove_site(folder: Path, name: str, link: ControlLink) -> None:
 
 
 def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> str:
-    """Give a site a key, or another one: from now on this alone is accepted. Return its fingerprint."""
+    """Give a site a key, or another one: from now on this alone is accepted. Return its
+    fingerprint.
+    """
     folder = _deployment(folder)
     known = folder / "server" / "keys" / f"{name}.pub"
     _members(folder, name)
     if not public_key.is_file():
-        raise DeployError(f"{public_key} is not there; the site makes one with `fedaux deploy key FOLDER --replace`")
+        raise DeployError(
+            f"{public_key} is not there; the site makes one with `fedaux deploy key "
+            "FOLDER --replace`"
+        )
     wanted = _read_public_key(public_key)
     if known.is_file() and fingerprint(known.read_bytes()) == wanted:
         raise DeployError(f"{public_key} is the key that {name} has already")
@@ -109,24 +140,38 @@ def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> 
     return wanted
 
 
-def renew(folder: Path, authority: Path | None = None, days: int = SERVER_DAYS, password: bytes | None = None) -> str:
-    """Issue a new server certificate for the same hosts from the authority that sites trust; return its expiry date.
+def renew(
+    folder: Path,
+    authority: Path | None = None,
+    days: int = SERVER_DAYS,
+    password: bytes | None = None,
+) -> str:
+    """Issue a new server certificate for the same hosts from the authority that sites
+    trust; return its expiry date.
 
-    `authority` is a folder with ca.key and ca.crt, for an authority that is kept elsewhere.
+    `authority` is a folder with ca.key and ca.crt, for an authority that is kept
+    elsewhere.
     """
     folder = _deployment(folder)
     home, server = authority or folder / "ca", folder / "server"
     try:
-        key = serialization.load_pem_private_key((home / "ca.key").read_bytes(), password)
+        key = serialization.load_pem_private_key(
+            (home / "ca.key").read_bytes(), password
+        )
     except FileNotFoundError as error:
-        raise DeployError(f"{home / 'ca.key'} is not there: --ca says which folder it is kept in") from error
+        raise DeployError(
+            f"{home / 'ca.key'} is not there: --ca says which folder it is kept in"
+        ) from error
     except (TypeError, ValueError) as error:
         raise DeployError(f"{home / 'ca.key'} cannot be read: {error}") from error
     if not isinstance(key, Key):
         raise DeployError(f"{home / 'ca.key'} is not a key of `fedaux deploy init`")
     ca_certificate = x509.load_pem_x509_certificate((server / "ca.crt").read_bytes())
     if ca_certificate.public_key() != key.public_key():
-        raise DeployError(f"{home / 'ca.key'} is not the key of {server / 'ca.crt'}, which sites trust")
+        raise DeployError(
+            f"{home / 'ca.key'} is not the key of {server / 'ca.crt'}, which sites "
+            "trust"
+        )
     old = x509.load_pem_x509_certificate((server / "server.pem").read_bytes())
     new = issue_server_certificate(IssuedCertificate(ca_certificate, key), old, days)
     write_atomically(server / "server.key", new.key_pem(), private=True)
@@ -138,7 +183,8 @@ def _deployment(folder: Path) -> Path:
     folder = folder.expanduser().absolute()
     if not (folder / "server" / "fedaux.toml").is_file():
         raise DeployError(
-            f"{folder} holds no deployment (server/fedaux.toml is missing); `fedaux deploy init` writes one"
+            f"{folder} holds no deployment (server/fedaux.toml is missing); `fedaux "
+            "deploy init` writes one"
         )
     return folder
 
@@ -152,11 +198,16 @@ def _members(folder: Path, name: str = "") -> tuple[str, ...]:
 
 
 def _set_members(folder: Path, sites: Sequence[str]) -> None:
-    """Replace the list of sites in the text of the server's settings, and leave everything else as it is."""
+    """Replace the list of sites in the text of the server's settings, and leave
+    everything else as it is.
+    """
     path = folder / "server" / "fedaux.toml"
     document: Any = tomlkit.parse(path.read_text(encoding="utf-8"))
     if "sites" not in document.get("federation", {}):
-        raise DeployError(f"{path} has no `sites = [...]` below [federation]; write {json.dumps(list(sites))} there")
+        raise DeployError(
+            f"{path} has no `sites = [...]` below [federation]; write "
+            f"{json.dumps(list(sites))} there"
+        )
     document["federation"]["sites"] = list(sites)
     write_atomically(path, tomlkit.dumps(document).encode())
 
@@ -167,13 +218,20 @@ def _read_public_key(path: Path) -> str:
         return fingerprint(path.read_bytes())
     except (OSError, PublicKeyError) as error:
         raise DeployError(
-            f"{path} is not the key.pub that `fedaux deploy key` has made at the site: {error}"
+            f"{path} is not the key.pub that `fedaux deploy key` has made at the site: "
+            f"{error}"
         ) from error
 
 
 def _without_test_data(server: Config) -> Config:
-    """Return settings for a site from the server's, whose test records are not the site's."""
-    options = tuple((key, value) for key, value in server.data.options if key not in ("split", "test"))
+    """Return settings for a site from the server's, whose test records are not the
+    site's.
+    """
+    options = tuple(
+        (key, value)
+        for key, value in server.data.options
+        if key not in ("split", "test")
+    )
     return replace(server, data=replace(server.data, path="", options=options))
 
 
@@ -193,8 +251,13 @@ def _retire(key: Path) -> None:
 def _address(folder: Path) -> Address:
     """Return the address at which sites reach the server."""
     env = folder / "server" / "server.env"
-    envs = [read_env(path)["SERVER"] for path in sorted((folder / "sites").glob("*/site.env"))]
+    envs = [
+        read_env(path)["SERVER"]
+        for path in sorted((folder / "sites").glob("*/site.env"))
+    ]
     public = read_env(env, ()).get("PUBLIC") or (envs[0] if envs else "")
     if not public:
-        raise DeployError(f"{env} does not say where sites find the server: PUBLIC=host:port")
+        raise DeployError(
+            f"{env} does not say where sites find the server: PUBLIC=host:port"
+        )
     return Address.of(public)

@@ -1,4 +1,6 @@
-"""The status of a run for Prometheus, read at every scrape, so that a run that hangs, died or has not begun shows."""
+"""The status of a run for Prometheus, read at every scrape, so that a run that hangs,
+died or has not begun shows.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Figure(NamedTuple):
 
 
 class StatusCollector:
-    """A collector for a registry of prometheus_client. Counters start from 0 with every run."""
+    """A collector for a registry of prometheus_client. Counters start from 0 with every
+    run.
+    """
 
     def __init__(self, read: Callable[[], Status]) -> None:
         self._read = read
@@ -33,8 +37,13 @@ class StatusCollector:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         status = self._read()
-        for name, text, values, labels in (*_run_figures(status), *_site_figures(status)):
-            kind: Any = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        for name, text, values, labels in (
+            *_run_figures(status),
+            *_site_figures(status),
+        ):
+            kind: Any = (
+                CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            )
             family = kind(f"fedaux_{name}", text, labels=labels)
             for labelled, value in values.items():
                 if value is not None:
@@ -52,13 +61,18 @@ def serve(read: Callable[[], Status], host: str, port: int) -> Iterator[str]:
     try:
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError as error:
-        raise MissingPackageError("metrics need prometheus-client: pip install 'fedaux[metrics]'") from error
+        raise MissingPackageError(
+            "metrics need prometheus-client: pip install 'fedaux[metrics]'"
+        ) from error
     registry = CollectorRegistry()
     registry.register(StatusCollector(read))
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:
-        raise DeployError(f"{host}:{port} cannot be listened at ({error.strerror}); choose another --port") from error
+        raise DeployError(
+            f"{host}:{port} cannot be listened at ({error.strerror}); choose another "
+            "--port"
+        ) from error
     try:
         yield f"http://{host}:{server.server_port}/metrics"
     finally:
@@ -76,31 +90,85 @@ def _run_figures(status: Status) -> Iterator[Figure]:
         return
     yield Figure("rounds_total", "Rounds finished", {(): run.finished_rounds})
     yield Figure("rounds_planned", "Rounds of the run", {(): run.rounds})
-    yield Figure("run_phase", "1 for the phase of the run", {(status.phase or "none",): 1.0}, ("phase",))
-    yield Figure("run_start_timestamp_seconds", "When this process of the run began", {(): run.started})
-    yield Figure("run_last_progress_timestamp_seconds", "Last sign of progress", {(): run.last_progress})
-    yield Figure("run_stuck_after_seconds", "Silence after which a run is stuck", {(): status.stuck_after})
+    yield Figure(
+        "run_phase",
+        "1 for the phase of the run",
+        {(status.phase or "none",): 1.0},
+        ("phase",),
+    )
+    yield Figure(
+        "run_start_timestamp_seconds",
+        "When this process of the run began",
+        {(): run.started},
+    )
+    yield Figure(
+        "run_last_progress_timestamp_seconds",
+        "Last sign of progress",
+        {(): run.last_progress},
+    )
+    yield Figure(
+        "run_stuck_after_seconds",
+        "Silence after which a run is stuck",
+        {(): status.stuck_after},
+    )
     spent = {(phase,): seconds for phase, seconds in run.seconds.items()}
     yield Figure("round_seconds_total", "Seconds of all rounds", spent, ("phase",))
     last = {(phase,): seconds for phase, seconds in run.last_seconds.items()}
     yield Figure("last_round_seconds", "Seconds of the last round", last, ("phase",))
     sizes = {("sent",): run.bytes_sent, ("received",): run.bytes_received}
-    yield Figure("array_bytes_total", "Bytes of arrays in orders and replies", sizes, ("direction",))
+    yield Figure(
+        "array_bytes_total",
+        "Bytes of arrays in orders and replies",
+        sizes,
+        ("direction",),
+    )
 
 
 def _site_figures(status: Status) -> Iterator[Figure]:
     sites = {(site.name,): site.record for site in status.sites}
-    online = {(s.name,): float(s.connection == "online") for s in status.sites if s.connection != "unknown"}
-    yield Figure("site_online", "Whether the site's node is connected", online, ("site",))
+    online = {
+        (s.name,): float(s.connection == "online")
+        for s in status.sites
+        if s.connection != "unknown"
+    }
+    yield Figure(
+        "site_online", "Whether the site's node is connected", online, ("site",)
+    )
     asked = {name: one.asked_at for name, one in sites.items() if one.asked_for}
-    yield Figure("site_asked_timestamp_seconds", "Since when it has not answered its order", asked, ("site",))
+    yield Figure(
+        "site_asked_timestamp_seconds",
+        "Since when it has not answered its order",
+        asked,
+        ("site",),
+    )
     last = {name: one.last_reply or None for name, one in sites.items()}
-    yield Figure("site_last_reply_timestamp_seconds", "Its last reply that was used", last, ("site",))
+    yield Figure(
+        "site_last_reply_timestamp_seconds",
+        "Its last reply that was used",
+        last,
+        ("site",),
+    )
     replies = {name: one.replies for name, one in sites.items()}
     yield Figure("replies_total", "Replies that could be used", replies, ("site",))
-    refused = {(*name, kind): count for name, one in sites.items() for kind, count in one.failures.items()}
-    yield Figure("replies_refused_total", "Replies that could not, or never came", refused, ("site", "reason"))
+    refused = {
+        (*name, kind): count
+        for name, one in sites.items()
+        for kind, count in one.failures.items()
+    }
+    yield Figure(
+        "replies_refused_total",
+        "Replies that could not, or never came",
+        refused,
+        ("site", "reason"),
+    )
     spent = {name: one.epsilon for name, one in sites.items()}
-    yield Figure("privacy_epsilon_spent", "Spent in all runs, as the site says", spent, ("site",))
+    yield Figure(
+        "privacy_epsilon_spent", "Spent in all runs, as the site says", spent, ("site",)
+    )
     left = {(site.name,): site.left for site in status.sites}
-    yield Figure("privacy_epsilon_left", "What the server's settings leave of its budget", left, ("site",))
+    yield Figure(
+        "privacy_epsilon_left",
+        "What the server's settings leave of its budget",
+        left,
+        ("site",),
+    )

@@ -1,4 +1,6 @@
-"""`fedaux deploy preflight`: what would go wrong at the server, found before anything is sent or spent."""
+"""`fedaux deploy preflight`: what would go wrong at the server, found before anything
+is sent or spent.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from fedaux.deploy.status import Watched
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server
 
-RECORDS = 64  # of the public and the test data: enough for every step, seconds for any network
+# of the public and the test data: enough for every step, seconds for any network
+RECORDS = 64
 
 
 def preflight(server: Path, link: Watched) -> Iterator[CheckResult]:
@@ -32,42 +35,80 @@ def preflight(server: Path, link: Watched) -> Iterator[CheckResult]:
         yield CheckResult("settings", False, str(error), "correct fedaux.toml")
         return
     yield CheckResult(
-        "settings", True, f"{config.method}, {config.rounds} rounds, {len(config.federation.sites)} sites"
+        "settings",
+        True,
+        (
+            f"{config.method}, {config.rounds} rounds, {len(config.federation.sites)} "
+            "sites"
+        ),
     )
     yield check_steps(config)
     free = shutil.disk_usage(server).free
     detail = f"{free / 2**30:.1f} GiB free"
-    yield CheckResult.of("disk", free >= 4 * MARGIN_BYTES, detail, f"make room where {server} is")
+    yield CheckResult.of(
+        "disk", free >= 4 * MARGIN_BYTES, detail, f"make room where {server} is"
+    )
     yield check_sites(config, link)
 
 
 def check_steps(config: Config) -> CheckResult:
-    """Whether the server's own steps before the first round work, on a few records and for one epoch."""
+    """Whether the server's own steps before the first round work, on a few records and
+    for one epoch.
+    """
     short = replace(config.pretrain, epochs=min(config.pretrain.epochs, 1))
     own = replace(config, pretrain=short)
     try:
         data = open_public(own)
         aux, test = _some(data.aux), _some(data.test)
         with tempfile.TemporaryDirectory() as cache:
-            initial_state(Server.of(own, aux, test, len(data.classes), client_names(own), Path(cache)))
+            initial_state(
+                Server.of(
+                    own, aux, test, len(data.classes), client_names(own), Path(cache)
+                )
+            )
     except Exception as error:  # a source and a network may be user code
         detail = f"its steps before the first round fail: {str(error) or type(error).__name__}"
-        return CheckResult("server's steps", False, detail, "see [data], [aux] and prototypes in fedaux.toml")
-    return CheckResult("server's steps", True, f"done on {len(aux)} public and {len(test)} test records")
+        return CheckResult(
+            "server's steps",
+            False,
+            detail,
+            "see [data], [aux] and prototypes in fedaux.toml",
+        )
+    return CheckResult(
+        "server's steps",
+        True,
+        f"done on {len(aux)} public and {len(test)} test records",
+    )
 
 
 def check_sites(config: Config, link: Watched) -> CheckResult:
     """Whether the SuperLink answers and all sites are connected."""
     try:
         link.check()
-        online = {name.strip() for node in link.nodes() if node.status == "online" for name in node.name.split(",")}
+        online = {
+            name.strip()
+            for node in link.nodes()
+            if node.status == "online"
+            for name in node.name.split(",")
+        }
     except LinkError as error:
         return CheckResult("sites", False, str(error), "start superlink.sh")
     missing = [name for name in config.federation.sites if name not in online]
-    detail = f"not connected: {', '.join(missing)}" if missing else f"all {len(config.federation.sites)} are connected"
-    return CheckResult.of("sites", not missing, detail, "each of them calls `fedaux deploy check` and supernode.sh")
+    detail = (
+        f"not connected: {', '.join(missing)}"
+        if missing
+        else f"all {len(config.federation.sites)} are connected"
+    )
+    return CheckResult.of(
+        "sites",
+        not missing,
+        detail,
+        "each of them calls `fedaux deploy check` and supernode.sh",
+    )
 
 
 def _some(records: Records) -> Records:
-    chosen = np.linspace(0, len(records) - 1, min(RECORDS, len(records))).astype(np.int64)
+    chosen = np.linspace(0, len(records) - 1, min(RECORDS, len(records))).astype(
+        np.int64
+    )
     return records.take(np.unique(chosen))

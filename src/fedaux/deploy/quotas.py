@@ -1,11 +1,13 @@
-"""Quotas of replies at the SuperLink, applied before its database: one keyed site costs its own contribution only.
+"""Quotas of replies at the SuperLink, applied before its database: one keyed site costs
+its own contribution only.
 
-Each order says how many bytes its reply may have (`flower.serialization.reply_group`). A site may answer an order that
-was sent to it, within that size, a number of objects and a time; the server's app sees the reply when it is complete
-and can be read. A site that breaks this is answered for by an error, at once, so that no round waits for it.
+Each order says how many bytes its reply may have (`flower.serialization.reply_group`).
+A site may answer an order that was sent to it, within that size, a number of objects
+and a time; the server's app sees the reply when it is complete and can be read. A site
+that breaks this is answered for by an error, at once, so that no round waits for it.
 
-Flower itself bounds none of it: a reply of gigabytes is stored and read whole, an incomplete one blocks the app for
-hours, and one that cannot be read ends the run.
+Flower itself bounds none of it: a reply of gigabytes is stored and read whole, an
+incomplete one blocks the app for hours, and one that cannot be read ends the run.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class Allowance:
 
 
 class ReplyQuotas:
-    """Stands before three handlers of the SuperLink: `push_messages` and `push_object` of sites, `pull` of the app."""
+    """Stands before three handlers of the SuperLink: `push_messages` and `push_object`
+    of sites, `pull` of the app.
+    """
 
     def __init__(
         self,
@@ -67,19 +71,31 @@ class ReplyQuotas:
         pull: Callable[..., PullAppMessagesResponse],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._push_messages, self._push_object, self._pull, self._clock = push_messages, push_object, pull, clock
+        self._push_messages, self._push_object, self._pull, self._clock = (
+            push_messages,
+            push_object,
+            pull,
+            clock,
+        )
         self._orders, self._sessions = dict[str, Allowance](), dict[str, Allowance]()
         self._lock = threading.RLock()
 
-    def push_messages(self, request: PushMessagesRequest, state: Any) -> PushMessagesResponse:
+    def push_messages(
+        self, request: PushMessagesRequest, state: Any
+    ) -> PushMessagesResponse:
         """Begin a reply, if it answers an order to this very node."""
         node = request.node.node_id
         if len(request.messages_list) != 1 or len(request.message_object_trees) != 1:
             raise HTTPException(400, "one reply at a time")
-        metadata, tree = request.messages_list[0].metadata, request.message_object_trees[0]
+        metadata, tree = (
+            request.messages_list[0].metadata,
+            request.message_object_trees[0],
+        )
         with self._lock:
             allowance = self._allowance(metadata.reply_to_message_id, node, state)
-            objects = tuple(_object_ids(tree, MAX_OBJECTS + allowance.limit // CHUNK_BYTES))
+            objects = tuple(
+                _object_ids(tree, MAX_OBJECTS + allowance.limit // CHUNK_BYTES)
+            )
             if metadata.src_node_id != node or metadata.message_id != tree.object_id:
                 raise HTTPException(403, "this reply is not your own")
             if allowance.reply != tree.object_id:
@@ -88,10 +104,16 @@ class ReplyQuotas:
             if allowance.tries > MAX_TRIES or not objects:
                 self._refuse(allowance, state, "too many objects, or too many tries")
             allowance.left = allowance.limit  # of this try
-            self._spend(allowance, request.ByteSize() + OBJECT_BYTES * len(objects), state)
+            self._spend(
+                allowance, request.ByteSize() + OBJECT_BYTES * len(objects), state
+            )
             response = self._push_messages(request=request, state=state)
             self._sessions.pop(allowance.session, None)
-            allowance.session, allowance.reply, allowance.objects = response.session_id, tree.object_id, objects
+            allowance.session, allowance.reply, allowance.objects = (
+                response.session_id,
+                tree.object_id,
+                objects,
+            )
             allowance.missing = set(response.objects_to_push)
             self._sessions[allowance.session] = allowance
             if not allowance.missing:  # all of it is there, from an earlier try
@@ -102,7 +124,9 @@ class ReplyQuotas:
         """Take a part of a reply that was begun."""
         with self._lock:
             allowance = self._sessions.get(request.session_id)
-            if allowance is None:  # of a site that pushed while this server was started anew, too: it begins again
+            # of a site that pushed while this server was started anew, too: it begins
+            # again
+            if allowance is None:
                 raise HTTPException(500, "no reply was begun with this session")
             if allowance.node != request.node.node_id:
                 raise HTTPException(403, "this reply is not your own")
@@ -117,15 +141,25 @@ class ReplyQuotas:
                     self._complete(allowance, state)
         return response
 
-    def pull(self, request: PullAppMessagesRequest, state: Any, task: Any) -> PullAppMessagesResponse:
+    def pull(
+        self, request: PullAppMessagesRequest, state: Any, task: Any
+    ) -> PullAppMessagesResponse:
         """Hand out replies that are complete; give up those that are too slow."""
         with self._lock:
             now = self._clock()
-            begun = [found for name in request.message_ids if (found := self._orders.get(name)) and not found.ended]
+            begun = [
+                found
+                for name in request.message_ids
+                if (found := self._orders.get(name)) and not found.ended
+            ]
             for allowance in begun:
                 if allowance.reply and now > allowance.deadline:
                     self._end(allowance, state, "too slow")
-            open_ = {found.order["message_id"] for found in begun if found.reply and not found.ended}
+            open_ = {
+                found.order["message_id"]
+                for found in begun
+                if found.reply and not found.ended
+            }
         kept = [name for name in request.message_ids if name not in open_]
         del request.message_ids[:]
         request.message_ids.extend(kept)
@@ -133,7 +167,9 @@ class ReplyQuotas:
 
     def _allowance(self, order: str, node: int, state: Any) -> Allowance:
         now = self._clock()
-        for name in [name for name, known in self._orders.items() if now > known.deadline + 3600]:
+        for name in [
+            name for name, known in self._orders.items() if now > known.deadline + 3600
+        ]:
             self._sessions.pop(self._orders.pop(name).session, None)
         if order not in self._orders:
             row = state.get_valid_message_ins(order)
@@ -159,13 +195,24 @@ class ReplyQuotas:
         raise HTTPException(413, reason)
 
     def _complete(self, allowance: Allowance, state: Any) -> None:
-        """Check that the app will be able to read a reply, and that it says in its content whose it is."""
+        """Check that the app will be able to read a reply, and that it says in its
+        content whose it is.
+        """
         order = allowance.order["message_id"]
         try:
-            contents = {name: state.object_store.get(name) for name in allowance.objects}
+            contents = {
+                name: state.object_store.get(name) for name in allowance.objects
+            }
             message: Any = inflate_object_from_contents(allowance.reply, contents)
-            mine = isinstance(message, Message) and message.metadata.src_node_id == allowance.node
-            problem = "" if mine and message.metadata.reply_to_message_id == order else "not a reply to its order"
+            mine = (
+                isinstance(message, Message)
+                and message.metadata.src_node_id == allowance.node
+            )
+            problem = (
+                ""
+                if mine and message.metadata.reply_to_message_id == order
+                else "not a reply to its order"
+            )
         except Exception as error:  # hostile objects fail in many ways
             problem = f"cannot be read: {type(error).__name__}"
         if problem:
@@ -174,7 +221,9 @@ class ReplyQuotas:
             allowance.ended = "complete"
 
     def _end(self, allowance: Allowance, state: Any, reason: str) -> None:
-        """Take no more, throw away what was stored, and answer the order by an error in the site's place."""
+        """Take no more, throw away what was stored, and answer the order by an error in
+        the site's place.
+        """
         allowance.ended = reason
         log(WARNING, "The reply of node %s was refused: %s.", allowance.node, reason)
         self._drop(allowance, state)
@@ -215,6 +264,9 @@ def _error_reply(allowance: Allowance) -> Message:
         created_at=now,
         ttl=max(0.0, order["created_at"] + order["ttl"] - now),
     )
-    message = make_message(metadata=metadata, error=Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, Refusal.QUOTA.value))
+    message = make_message(
+        metadata=metadata,
+        error=Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, Refusal.QUOTA.value),
+    )
     message.metadata.__dict__["_message_id"] = message.object_id
     return message

@@ -1,7 +1,8 @@
-"""`run.sh`: starts a run, or attaches to the current one, shows its log, and exits with the run's outcome.
+"""`run.sh`: starts a run, or attaches to the current one, shows its log, and exits with
+the run's outcome.
 
-Flower's own `flwr run --stream` exits with 0 whatever the outcome, and gives up when the SuperLink restarts, although
-the run continues.
+Flower's own `flwr run --stream` exits with 0 whatever the outcome, and gives up when
+the SuperLink restarts, although the run continues.
 """
 
 from __future__ import annotations
@@ -22,18 +23,25 @@ LIVES = ("pending", "starting", "running")
 PAUSE = 3.0  # seconds between two attempts to reach the server
 PATIENCE = 600.0  # seconds of silence after which the server is given up
 RESTARTS = 3  # of a server's app that was killed
-LOST = "No heartbeat"  # what Flower says of an app that was killed; one that failed has said why itself
+# what Flower says of an app that was killed; one that failed has said why itself
+LOST = "No heartbeat"
 Say = Callable[[str], None]
 
 
 def call(*words: str) -> str:
-    """Return what a command of Flower prints; with --format json that is JSON, errors included."""
-    return subprocess.run(["flwr", *words], stdout=subprocess.PIPE, text=True, check=False).stdout
+    """Return what a command of Flower prints; with --format json that is JSON, errors
+    included.
+    """
+    return subprocess.run(
+        ["flwr", *words], stdout=subprocess.PIPE, text=True, check=False
+    ).stdout
 
 
 def follow(*words: str) -> Iterator[str]:
     """Yield the lines that a command of Flower prints, until it ends."""
-    with subprocess.Popen(["flwr", *words], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        ["flwr", *words], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         yield from process.stdout
 
@@ -49,10 +57,15 @@ class RunControl:
     sleep: Callable[[float], None] = time.sleep
 
     def main(self, words: Sequence[str]) -> int:
-        """Start or attach to a run and follow it; return the exit code, 0 only if the run is complete."""
+        """Start or attach to a run and follow it; return the exit code, 0 only if the
+        run is complete.
+        """
         run = self.living()
         if run:
-            self.say(f"run {run} goes on: this is its log. (`flwr stop {run} {CONNECTION}` would end it.)")
+            self.say(
+                f"run {run} goes on: this is its log. (`flwr stop {run} {CONNECTION}` "
+                "would end it.)"
+            )
         else:
             run = self.start(words)
         try:
@@ -61,23 +74,36 @@ class RunControl:
                 if status != "finished:failed" or LOST not in details:
                     break
                 run, lost = self.start(words), run
-                self.say(f"the server's app is gone, killed or with its machine: run {run} goes on with run {lost}")
+                self.say(
+                    f"the server's app is gone, killed or with its machine: run {run} "
+                    f"goes on with run {lost}"
+                )
                 status, details = self.attend(run)
         except KeyboardInterrupt:
-            self.say(f"run {run} goes on; run.sh shows its log again. `flwr stop {run} {CONNECTION}` ends it.")
+            self.say(
+                f"run {run} goes on; run.sh shows its log again. `flwr stop {run} "
+                f"{CONNECTION}` ends it."
+            )
             return Exit.STOPPED
         if status == "finished:completed":
             return 0
         reason = f": {details.rstrip('.')}" if details else ""
-        self.say(f"run {run} ended as {status}{reason}. run.sh goes on after its last whole round.")
+        self.say(
+            f"run {run} ended as {status}{reason}. run.sh goes on after its last whole "
+            "round."
+        )
         return Exit.STOPPED if status == "finished:stopped" else Exit.NEGATIVE
 
     def living(self) -> str:
         """Return the id of the current run, or ""."""
         runs = self._json("list", CONNECTION)
         if runs is None:
-            raise LinkError("the server does not answer: start superlink.sh and superexec.sh first")
-        return next((str(run["run-id"]) for run in runs["runs"] if run["status"] in LIVES), "")
+            raise LinkError(
+                "the server does not answer: start superlink.sh and superexec.sh first"
+            )
+        return next(
+            (str(run["run-id"]) for run in runs["runs"] if run["status"] in LIVES), ""
+        )
 
     def start(self, words: Sequence[str]) -> str:
         started = self._json("run", "app", CONNECTION, *words)
@@ -86,22 +112,31 @@ class RunControl:
         return str(started["run-id"])
 
     def attend(self, run: str) -> tuple[str, str]:
-        """Follow a run to its end: (status, details). It waits while the server restarts, as the run may continue."""
+        """Follow a run to its end: (status, details). It waits while the server
+        restarts, as the run may continue.
+        """
         shown, silent = 0, 0.0
         while silent < PATIENCE:
-            for number, line in enumerate(self.follow("log", run, CONNECTION, "--stream")):
+            for number, line in enumerate(
+                self.follow("log", run, CONNECTION, "--stream")
+            ):
                 if number >= shown:  # Flower tells it from the beginning
                     shown = number + 1
                     self.show(line)
             found = self._json("list", CONNECTION, "--run-id", run)
-            if found is not None and found["runs"] and found["runs"][0]["status"] not in LIVES:
+            if (
+                found is not None
+                and found["runs"]
+                and found["runs"][0]["status"] not in LIVES
+            ):
                 return found["runs"][0]["status"], found["runs"][0]["status-details"]
             if found is None and not silent:
                 self.say("the server does not answer; waiting for it")
             silent = silent + PAUSE if found is None else 0.0
             self.sleep(PAUSE)
         raise LinkError(
-            f"the server has not answered for {PATIENCE:g} s. When it is back, run.sh shows run {run} again."
+            f"the server has not answered for {PATIENCE:g} s. When it is back, run.sh "
+            f"shows run {run} again."
         )
 
     def _json(self, *words: str) -> dict[str, Any] | None:

@@ -1,4 +1,6 @@
-"""Where the records of each party are: every site has its own folder, and the server has test data of its own."""
+"""Where the records of each party are: every site has its own folder, and the server
+has test data of its own.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,15 @@ def parse_paths(words: Sequence[str], sites: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, path = word.partition("=")
         if not equals or not path or name in paths:
-            raise DeployError(f"--data {word}: write --data NAME=PATH, once for each site, such as --data berlin=scans")
+            raise DeployError(
+                f"--data {word}: write --data NAME=PATH, once for each site, such as "
+                "--data berlin=scans"
+            )
         if name not in sites:
-            raise DeployError(f"--data {word}: {name} is not among the sites {', '.join(sites)}; correct the name")
+            raise DeployError(
+                f"--data {word}: {name} is not among the sites {', '.join(sites)}; "
+                "correct the name"
+            )
         paths[name] = path
     return paths
 
@@ -43,29 +51,38 @@ def with_own_data(
         paths: The path of each site's records; they need not be on this machine.
         test: The path of the server's labelled test data.
 
-    Returns:
-        The settings for the server and those for each site. A path that nobody has named stays empty, to be filled in.
+    Returns: The settings for the server and those for each site. A path that nobody has
+        named stays empty, to be filled in.
     """
     if not (base.data.path or paths or test):
         return base, dict.fromkeys(sites, base)
     if not base.aux.source:
         raise DeployError(
-            "the config holds public data out of the private records; real sites need public data of their own: "
-            "name it in [aux], source and path"
+            "the config holds public data out of the private records; real sites need "
+            "public data of their own: name it in [aux], source and path"
         )
     root = Path(base.data.path)
     found = {name: paths.get(name) or _default_path(base, root, name) for name in sites}
     missing = [name for name in sites if not found[name]]
     if missing and base.data.path:
         words = " ".join(f"--data {name}=PATH" for name in missing)
-        raise DeployError(f"which records does each site have? {base.data.path} cannot be those of all: add {words}")
+        raise DeployError(
+            f"which records does each site have? {base.data.path} cannot be those of "
+            f"all: add {words}"
+        )
     if base.data.path and not test:
-        raise DeployError("name the server's own labelled test data, which no site trains on: --test PATH")
+        raise DeployError(
+            "name the server's own labelled test data, which no site trains on: --test "
+            "PATH"
+        )
     _refuse_shared({**found, "the server's test data": test})
     classes = base.data.classes or _classes(base, [*found.values(), test])
     data = replace(base.data, partition="iid", classes=classes)
     federation = replace(base.federation, sites=())
-    bases = {name: replace(base, data=replace(data, path=path), federation=federation) for name, path in found.items()}
+    bases = {
+        name: replace(base, data=replace(data, path=path), federation=federation)
+        for name, path in found.items()
+    }
     return replace(base, data=replace(data, path=test), federation=federation), bases
 
 
@@ -79,26 +96,42 @@ def _default_path(base: Config, root: Path, name: str) -> str:
 
 def _refuse_shared(paths: Mapping[str, str]) -> None:
     """Refuse a folder that two parties would read, or that lies within another's."""
-    resolved = {name: Path(path).expanduser().resolve() for name, path in paths.items() if path}
+    resolved = {
+        name: Path(path).expanduser().resolve() for name, path in paths.items() if path
+    }
     for one, other in combinations(resolved, 2):
-        if resolved[one].is_relative_to(resolved[other]) or resolved[other].is_relative_to(resolved[one]):
+        if resolved[one].is_relative_to(resolved[other]) or resolved[
+            other
+        ].is_relative_to(resolved[one]):
             raise DeployError(
-                f"{paths[one]} of {one} and {paths[other]} of {other} are the same records, or contain them: "
-                "name a separate folder for each"
+                f"{paths[one]} of {one} and {paths[other]} of {other} are the same "
+                "records, or contain them: name a separate folder for each"
             )
 
 
 def _classes(base: Config, paths: Sequence[str]) -> tuple[str, ...]:
-    """The names of the classes, from the folders of images or from the server's test data."""
+    """The names of the classes, from the folders of images or from the server's test
+    data.
+    """
     from fedaux.data.images import subfolders
     from fedaux.data.labels import named_by_numbers
     from fedaux.data.sources import open_source
 
-    present = [Path(path).expanduser() for path in paths if path and Path(path).expanduser().exists()]
+    present = [
+        Path(path).expanduser()
+        for path in paths
+        if path and Path(path).expanduser().exists()
+    ]
     if base.data.source == "images":
-        found = tuple(sorted({folder.name for path in present for folder in subfolders(path)}))
+        found = tuple(
+            sorted({folder.name for path in present for folder in subfolders(path)})
+        )
     else:
-        corpus = open_source(base.data.source, present[-1], **dict(base.data.options)) if present else None
+        corpus = (
+            open_source(base.data.source, present[-1], **dict(base.data.options))
+            if present
+            else None
+        )
         found = named_by_numbers(corpus).classes if corpus is not None else ()
     if not found:
         raise DeployError(

@@ -1,6 +1,8 @@
-"""`fedaux deploy status`: what a run and its sites are doing, from the run's folder and from the SuperLink.
+"""`fedaux deploy status`: what a run and its sites are doing, from the run's folder and
+from the SuperLink.
 
-It is read each time, from outside the run, so that a run that hangs or was killed shows. Times are seconds since 1970.
+It is read each time, from outside the run, so that a run that hangs or was killed
+shows. Times are seconds since 1970.
 """
 
 from __future__ import annotations
@@ -30,8 +32,22 @@ from fedaux.runs.status import RunStatus, SiteRecord, is_alive
 
 RUN = "run"  # below the server's folder, as run.sh has it
 START_TIMEOUT = 120.0  # seconds in which a submitted run should have begun
-STYLES = {"running": "green", "finished": "green", "stuck": "bold red", "failed": "bold red", "starting": "cyan"}
-TIMES = {"phase_since", "started", "ended", "last_progress", "asked_at", "last_reply", "last_error_at"}
+STYLES = {
+    "running": "green",
+    "finished": "green",
+    "stuck": "bold red",
+    "failed": "bold red",
+    "starting": "cyan",
+}
+TIMES = {
+    "phase_since",
+    "started",
+    "ended",
+    "last_progress",
+    "asked_at",
+    "last_reply",
+    "last_error_at",
+}
 State = Literal["none", "starting", "running", "stuck", "finished", "failed", "stopped"]
 
 
@@ -45,7 +61,9 @@ class Watched(Protocol):
 
 @dataclass(frozen=True)
 class SiteStatus:
-    """The status of a site. `left` is its budget left by the server's settings; its own settings may refuse earlier."""
+    """The status of a site. `left` is its budget left by the server's settings; its own
+    settings may refuse earlier.
+    """
 
     name: str
     connection: str  # online, offline, registered (never seen), unregistered, unknown
@@ -56,7 +74,9 @@ class SiteStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """The status of a run. `record` is the run's own status file, empty if it has not begun."""
+    """The status of a run. `record` is the run's own status file, empty if it has not
+    begun.
+    """
 
     time: float
     state: State
@@ -72,7 +92,11 @@ class Status:
     @property
     def phase(self) -> str:
         """The current phase of the run; "" if nothing is running."""
-        return self.record.phase if self.record.rounds and self.state in ("running", "stuck") else ""
+        return (
+            self.record.phase
+            if self.record.rounds and self.state in ("running", "stuck")
+            else ""
+        )
 
     @property
     def round(self) -> int:
@@ -83,7 +107,11 @@ class Status:
     @property
     def silence(self) -> float:
         """Seconds without a sign of progress."""
-        return max(0.0, self.time - self.record.last_progress) if self.record.last_progress else 0.0
+        return (
+            max(0.0, self.time - self.record.last_progress)
+            if self.record.last_progress
+            else 0.0
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status for JSON."""
@@ -92,9 +120,17 @@ class Status:
 
 
 def _flat(status: Status | SiteStatus) -> dict[str, Any]:
-    """Return the fields of a status and of its record. Times that never were, and an infinite ε, become None."""
-    table = {**asdict(status.record), **{key: value for key, value in vars(status).items() if key != "record"}}
-    return {key: None if value == math.inf or (key in TIMES and not value) else value for key, value in table.items()}
+    """Return the fields of a status and of its record. Times that never were, and an
+    infinite ε, become None.
+    """
+    table = {
+        **asdict(status.record),
+        **{key: value for key, value in vars(status).items() if key != "record"},
+    }
+    return {
+        key: None if value == math.inf or (key in TIMES and not value) else value
+        for key, value in table.items()
+    }
 
 
 def server_folder(folder: Path) -> Path:
@@ -104,8 +140,8 @@ def server_folder(folder: Path) -> Path:
         if (found / "server.env").is_file():
             return found
     raise DeployError(
-        f"{folder} is neither a server's folder nor that of a deployment (there is no server.env); "
-        "`fedaux deploy init` writes one"
+        f"{folder} is neither a server's folder nor that of a deployment (there is no "
+        "server.env); `fedaux deploy init` writes one"
     )
 
 
@@ -116,10 +152,12 @@ def read_status(
     stuck_after: float | None = None,
     folder: Path | None = None,
 ) -> Status:
-    """Read the status of a run. A run counts as stuck after `stuck_after` seconds, by default what it has measured.
+    """Read the status of a run. A run counts as stuck after `stuck_after` seconds, by
+    default what it has measured.
 
-    `folder` holds the run's status, if that is not below the server's folder: a regional server has part of the sites,
-    and a server that merges regions has no folder but the run's.
+    `folder` holds the run's status, if that is not below the server's folder: a
+    regional server has part of the sites, and a server that merges regions has no
+    folder but the run's.
     """
     now, home = time.time() if now is None else now, folder or server / RUN
     record, problems = RunStatus.load(home), list[str]()
@@ -131,7 +169,9 @@ def read_status(
         answers = False
         problems.append(str(error))
     try:
-        names: Sequence[str] = () if folder else Config.load(server / "fedaux.toml").federation.sites
+        names: Sequence[str] = (
+            () if folder else Config.load(server / "fedaux.toml").federation.sites
+        )
     except (FedauxError, OSError) as error:
         names = ()
         problems.append(f"the server's settings cannot be read: {error}")
@@ -147,51 +187,96 @@ def read_status(
         link=answers,
         error=reason,
         record=current or RunStatus(),
-        sites=tuple(_sites(names, record, nodes, answers, waiting=state in ("running", "stuck"))),
+        sites=tuple(
+            _sites(names, record, nodes, answers, waiting=state in ("running", "stuck"))
+        ),
     )
     deployed = (server / "run.sh").is_file()
-    return replace(status, problems=(*_run_problems(status, server if deployed else None), *problems))
+    return replace(
+        status,
+        problems=(*_run_problems(status, server if deployed else None), *problems),
+    )
 
 
 def _is_old(record: RunStatus, alive: bool, flower: FlowerRun | None) -> bool:
-    """Whether this record is of an earlier run, which ended or fell silent before the current one was submitted."""
+    """Whether this record is of an earlier run, which ended or fell silent before the
+    current one was submitted.
+    """
     goes_on = alive and record.outcome == "running"
-    return not goes_on and flower is not None and _seconds(flower.since) > max(record.ended, record.last_progress)
+    return (
+        not goes_on
+        and flower is not None
+        and _seconds(flower.since) > max(record.ended, record.last_progress)
+    )
 
 
 def _state(
-    record: RunStatus | None, alive: bool, flower: FlowerRun | None, now: float, limit: float
+    record: RunStatus | None,
+    alive: bool,
+    flower: FlowerRun | None,
+    now: float,
+    limit: float,
 ) -> tuple[State, str]:
-    """Return (state, error) from the run's own record, or from the SuperLink if the run has left none."""
+    """Return (state, error) from the run's own record, or from the SuperLink if the run
+    has left none.
+    """
     if record is None and flower is None:
         return "none", ""
     if record is None and flower is not None and flower.lives:
         return "stuck" if now - _seconds(flower.since) > limit else "starting", ""
     if record is None and flower is not None:
-        states: dict[str, State] = {"finished:completed": "finished", "finished:stopped": "stopped"}
+        states: dict[str, State] = {
+            "finished:completed": "finished",
+            "finished:stopped": "stopped",
+        }
         return states.get(flower.status, "failed"), flower.details
     assert record is not None
     if alive and record.outcome == "running":
         return "stuck" if now - record.last_progress > limit else "running", ""
-    if record.outcome in ("running", "failed") and flower is not None and flower.status == "finished:stopped":
+    if (
+        record.outcome in ("running", "failed")
+        and flower is not None
+        and flower.status == "finished:stopped"
+    ):
         return "stopped", ""  # however its process ended
     if record.outcome != "running":
         return record.outcome, record.error
-    return "failed", "the server's process is gone, and has not said why: it was killed, or its machine went down"
+    return (
+        "failed",
+        (
+            "the server's process is gone, and has not said why: it was killed, or its "
+            "machine went down"
+        ),
+    )
 
 
 def _sites(
-    names: Sequence[str], record: RunStatus | None, nodes: Sequence[Node], answers: bool, waiting: bool
+    names: Sequence[str],
+    record: RunStatus | None,
+    nodes: Sequence[Node],
+    answers: bool,
+    waiting: bool,
 ) -> Iterator[SiteStatus]:
-    """Yield the status of each site in the settings or the run, or with a key; `waiting`: show who has not answered."""
+    """Yield the status of each site in the settings or the run, or with a key;
+    `waiting`: show who has not answered.
+    """
     known, budget = (record.sites, record.budget) if record else ({}, 0.0)
-    by_name = {name.strip(): node for node in nodes for name in node.name.split(",") if name.strip()}
+    by_name = {
+        name.strip(): node
+        for node in nodes
+        for name in node.name.split(",")
+        if name.strip()
+    }
     for name in dict.fromkeys([*names, *known, *by_name]):
         site, node = known.get(name, SiteRecord()), by_name.get(name)
         left = max(0.0, budget - (site.epsilon or 0.0)) if budget else None
         yield SiteStatus(
             name,
-            connection=node.status if node else "unregistered" if answers else "unknown",
+            connection=node.status
+            if node
+            else "unregistered"
+            if answers
+            else "unknown",
             since=_seconds(node.since) if node and node.since else None,
             left=0.0 if site.last_error_kind == Refusal.BUDGET else left,
             record=site if waiting else replace(site, asked_for=""),
@@ -199,16 +284,32 @@ def _sites(
 
 
 def _run_problems(status: Status, server: Path | None) -> Iterator[str]:
-    """Say what is wrong and what to do; `server` is the folder of a deployment's server."""
-    command, other = (server / "run.sh", "supernode.sh") if server else ("The same command", "flwr run")
-    waiting = [site for site in status.sites if site.record.asked_for] if status.state == "stuck" else []
+    """Say what is wrong and what to do; `server` is the folder of a deployment's
+    server.
+    """
+    command, other = (
+        (server / "run.sh", "supernode.sh")
+        if server
+        else ("The same command", "flwr run")
+    )
+    waiting = (
+        [site for site in status.sites if site.record.asked_for]
+        if status.state == "stuck"
+        else []
+    )
     if status.state == "failed":
-        after = f" after round {status.record.finished_rounds}" if status.record.finished_rounds else ""
+        after = (
+            f" after round {status.record.finished_rounds}"
+            if status.record.finished_rounds
+            else ""
+        )
         reason = status.error.rstrip(".") or "see its log"
         yield f"the run has failed{after}: {reason}. {command} goes on with it."
     elif status.state == "stopped":
         after = (
-            f" after round {status.record.finished_rounds} of {status.record.rounds}" if status.record.rounds else ""
+            f" after round {status.record.finished_rounds} of {status.record.rounds}"
+            if status.record.rounds
+            else ""
         )
         yield f"the run was stopped{after}. {command} goes on with it; another run needs a folder of its own."
     elif status.state == "stuck" and not status.phase:
@@ -216,12 +317,22 @@ def _run_problems(status: Status, server: Path | None) -> Iterator[str]:
     elif status.state == "stuck":
         silent = f"no sign of progress for {format_seconds(status.silence)}, in the phase {status.phase}"
         if waiting:
-            names = ", ".join(f"{site.name} ({site.connection})" for site in waiting[:10])
+            names = ", ".join(
+                f"{site.name} ({site.connection})" for site in waiting[:10]
+            )
             yield f"{silent}; not answered: {names}. Look at the log of {other} there."
         else:
             yield f"{silent}, which is the server's own work. Look at its log, its memory and its disk."
-    gone = {"offline"} if status.state == "none" else {"offline", "registered", "unregistered"}
-    missing = [site for site in status.sites if site.connection in gone and not (waiting and site.record.asked_for)]
+    gone = (
+        {"offline"}
+        if status.state == "none"
+        else {"offline", "registered", "unregistered"}
+    )
+    missing = [
+        site
+        for site in status.sites
+        if site.connection in gone and not (waiting and site.record.asked_for)
+    ]
     if missing and status.state != "finished":
         names = ", ".join(f"{site.name} ({site.connection})" for site in missing[:10])
         yield f"not connected: {names}. The log of {other} there says why."
@@ -240,7 +351,10 @@ def status_panel(status: Status) -> RenderableType:
         if site.record.last_error:
             text = f"{site.name}, {_ago(site.record.last_error_at, status.time)}: {site.record.last_error}"
             parts.append(Text(text, style="yellow", overflow="fold"))
-    parts += [Text(f"problem: {problem}", style="bold red", overflow="fold") for problem in status.problems]
+    parts += [
+        Text(f"problem: {problem}", style="bold red", overflow="fold")
+        for problem in status.problems
+    ]
     return Panel(
         Group(*parts),
         title=Text(status.record.method or "fedaux", style="bold"),
@@ -270,18 +384,33 @@ def _facts(status: Status) -> Table:
     grid.add_column()
     grid.add_row("run", Text(_run(status), style=STYLES.get(status.state, "")))
     if record.last_progress and status.phase:
-        limit = f"; stuck after {format_seconds(status.stuck_after)}" if status.stuck_after else ""
+        limit = (
+            f"; stuck after {format_seconds(status.stuck_after)}"
+            if status.stuck_after
+            else ""
+        )
         grid.add_row("progress", f"{format_seconds(status.silence)} ago{limit}")
-    for name, seconds in (("last round", record.last_seconds), ("all rounds", record.seconds)):
+    for name, seconds in (
+        ("last round", record.last_seconds),
+        ("all rounds", record.seconds),
+    ):
         if seconds:
-            grid.add_row(name, ", ".join(f"{phase} {value:.1f} s" for phase, value in seconds.items()))
+            grid.add_row(
+                name,
+                ", ".join(f"{phase} {value:.1f} s" for phase, value in seconds.items()),
+            )
     told = [site for site in status.sites if site.record.versions]
-    for versions in dict.fromkeys([status.versions, *(site.record.versions for site in told)] if told else []):
+    for versions in dict.fromkeys(
+        [status.versions, *(site.record.versions for site in told)] if told else []
+    ):
         names = [*(["the server"] if versions == status.versions else [])]
         names += [site.name for site in told if site.record.versions == versions]
         grid.add_row("versions", f"{versions}: {', '.join(names)}")
     if record.bytes_sent or record.bytes_received:
-        sent, received = format_bytes(record.bytes_sent), format_bytes(record.bytes_received)
+        sent, received = (
+            format_bytes(record.bytes_sent),
+            format_bytes(record.bytes_received),
+        )
         grid.add_row("arrays", f"{sent} sent, {received} received")
     return grid
 
@@ -294,24 +423,45 @@ def _run(status: Status) -> str:
     if not status.phase:
         return f"{text} after round {record.finished_rounds} of {record.rounds}"
     lasting = format_seconds(max(0.0, status.time - record.phase_since))
-    return f"{text}: round {status.round} of {record.rounds}, {status.phase} for {lasting}"
+    return (
+        f"{text}: round {status.round} of {record.rounds}, {status.phase} for {lasting}"
+    )
 
 
 def _site_table(status: Status) -> Table:
     table, now = Table(header_style="bold", box=None, padding=(0, 2, 0, 0)), status.time
-    for name in ("site", "connection", "doing", "last reply", "ε spent", "left", "failed"):
+    for name in (
+        "site",
+        "connection",
+        "doing",
+        "last reply",
+        "ε spent",
+        "left",
+        "failed",
+    ):
         table.add_column(name, no_wrap=name != "failed")
     styles = {"online": "green", "offline": "red", "unregistered": "red"}
     for site in status.sites:
         record, spent = site.record, site.record.epsilon
         table.add_row(
             Text(site.name),
-            Text(f"{site.connection} {_for(site.since, now)}", style=styles.get(site.connection, "")),
-            Text(f"{record.asked_for} {_for(record.asked_at, now)}" if record.asked_for else ""),
+            Text(
+                f"{site.connection} {_for(site.since, now)}",
+                style=styles.get(site.connection, ""),
+            ),
+            Text(
+                f"{record.asked_for} {_for(record.asked_at, now)}"
+                if record.asked_for
+                else ""
+            ),
             Text(_ago(record.last_reply, now)),
-            Text("?" if spent is None else "∞" if math.isinf(spent) else f"{spent:.3g}"),
+            Text(
+                "?" if spent is None else "∞" if math.isinf(spent) else f"{spent:.3g}"
+            ),
             Text("" if site.left is None else f"{round(site.left, 3):g}"),
-            Text(", ".join(f"{kind} {count}" for kind, count in record.failures.items())),
+            Text(
+                ", ".join(f"{kind} {count}" for kind, count in record.failures.items())
+            ),
         )
     return table
 

@@ -1,4 +1,5 @@
-"""`flower-superexec` with the same options, but the token of an app is in no list of processes.
+"""`flower-superexec` with the same options, but the token of an app is in no list of
+processes.
 
 python -m fedaux.deploy.superexec --runtime-api-address 127.0.0.1:8443 ...
 """

@@ -1,10 +1,13 @@
-"""`flower-superlink` with the same options, but only the fleet API open to the network, and that under limits.
+"""`flower-superlink` with the same options, but only the fleet API open to the network,
+and that under limits.
 
-Flower serves three APIs at one port: the fleet API for sites, which authenticate by their keys; the control API, which
-starts apps and registers keys; and the runtime API of its own processes. Its open edition does not authenticate callers
-of the control API, so anyone who reaches the port could start an app, whose code would run here. Therefore all but the
-fleet API answers only callers on this machine. Before they have shown a key, callers get few connections, must send
-their headers quickly, and can send small bodies only.
+Flower serves three APIs at one port: the fleet API for sites, which authenticate by
+their keys; the control API, which starts apps and registers keys; and the runtime API
+of its own processes. Its open edition does not authenticate callers of the control API,
+so anyone who reaches the port could start an app, whose code would run here. Therefore
+all but the fleet API answers only callers on this machine. Before they have shown a
+key, callers get few connections, must send their headers quickly, and can send small
+bodies only.
 
     python -m fedaux.deploy.superlink --host 0.0.0.0 --port 8443 ...
 """
@@ -39,20 +42,34 @@ from fedaux.deploy.quotas import ReplyQuotas
 PUBLIC_KEY_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER.lower().encode()
 MAX_HEAD = 2**16  # bytes of a request before its body
 MAX_CONNECTIONS = 100  # at a time from one other machine, and new ones in a burst
-CONNECTION_RATE = 5.0  # new ones a second from one other machine, in the long run: a site keeps its own open
-SHUTDOWN_TIMEOUT = 5  # seconds in which requests may end when the server is stopped: a log is followed for hours
-REQUEST_TIMEOUT = 30.0  # seconds in which a request's headers must be there, and then more of its body, at least at
+# new ones a second from one other machine, in the long run: a site keeps its own open
+CONNECTION_RATE = 5.0
+# seconds in which requests may end when the server is stopped: a log is followed for
+# hours
+SHUTDOWN_TIMEOUT = 5
+# seconds in which a request's headers must be there, and then more of its body, at
+# least at
+REQUEST_TIMEOUT = 30.0
 MIN_BODY_RATE = 2**12  # bytes a second
 MAX_BODY = 2**23  # bytes of a request: Flower cuts arrays into objects of 5 MB
 MAX_IN_FLIGHT = 2**24  # bytes of one site's requests that are being read or answered
-REQUEST_BURST, REQUEST_RATE = 200, 20.0  # requests of one site at once, and a second in the long run
+# requests of one site at once, and a second in the long run
+REQUEST_BURST, REQUEST_RATE = 200, 20.0
 MAX_DELAY = 10.0  # seconds that a request of a site waits for its turn
-USELESS_AFTER = 120.0  # seconds of nothing but internal errors, after which the server ends, to be started again
+# seconds of nothing but internal errors, after which the server ends, to be started
+# again
+USELESS_AFTER = 120.0
 
 
 def serve(app: Any, **options: Any) -> None:
-    """Run `uvicorn.run` under limits. Callers are identified by their connection, whatever headers and proxies say."""
-    config = uvicorn.Config(app, **{**options, **pinned_options()}, timeout_graceful_shutdown=SHUTDOWN_TIMEOUT)
+    """Run `uvicorn.run` under limits. Callers are identified by their connection,
+    whatever headers and proxies say.
+    """
+    config = uvicorn.Config(
+        app,
+        **{**options, **pinned_options()},
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
+    )
     server = uvicorn.Server(config)
     with suppress(KeyboardInterrupt):
         server.run(sockets=[LimitedListener.of(config.bind_socket())])
@@ -61,8 +78,11 @@ def serve(app: Any, **options: Any) -> None:
 
 
 def pinned_options() -> dict[str, Any]:
-    """Return uvicorn's options that no caller chooses: the limits, and that headers do not say who calls."""
-    limited = {"http": LimitedProtocol, "ws": "none", "loop": "asyncio"}  # a WebSocket would leave LimitedProtocol
+    """Return uvicorn's options that no caller chooses: the limits, and that headers do
+    not say who calls.
+    """
+    # a WebSocket would leave LimitedProtocol
+    limited = {"http": LimitedProtocol, "ws": "none", "loop": "asyncio"}
     return {**limited, "proxy_headers": False, "forwarded_allow_ips": ""}
 
 
@@ -73,7 +93,9 @@ def serve_checked(app: Any, **options: Any) -> None:
 
 
 class LimitedListener(socket.socket):
-    """Hangs up on a machine that connects too often, before TLS: the handshake is what costs the server most."""
+    """Hangs up on a machine that connects too often, before TLS: the handshake is what
+    costs the server most.
+    """
 
     rate: ConnectionRate
 
@@ -89,17 +111,20 @@ class LimitedListener(socket.socket):
         if is_loopback(address[0]) or self.rate.allows(machine(address[0])):
             return made, address
         made.close()
-        raise ConnectionAbortedError(f"too many connections from {address[0]}")  # asyncio goes on, at its next turn
+        # asyncio goes on, at its next turn
+        raise ConnectionAbortedError(f"too many connections from {address[0]}")
 
 
 class ConnectionRate:
     """A token bucket for each machine."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock, self.buckets = clock, dict[str, tuple[float, float]]()  # tokens, and when they were counted
+        # tokens, and when they were counted
+        self.clock, self.buckets = clock, dict[str, tuple[float, float]]()
 
     def allows(self, machine: str) -> bool:
-        if len(self.buckets) > 10_000:  # an attacker with this many machines is not stopped by counting each
+        # an attacker with this many machines is not stopped by counting each
+        if len(self.buckets) > 10_000:
             self.buckets.clear()
         now = self.clock()
         tokens, counted = self.buckets.get(machine, (MAX_CONNECTIONS, now))
@@ -116,10 +141,16 @@ class LocalOnlyMiddleware:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or is_public(scope["path"]) or is_local(scope.get("client")):
+        if (
+            scope["type"] == "lifespan"
+            or is_public(scope["path"])
+            or is_local(scope.get("client"))
+        ):
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
-            await PlainTextResponse("only the fleet API is open to other machines", 403)(scope, receive, send)
+            await PlainTextResponse(
+                "only the fleet API is open to other machines", 403
+            )(scope, receive, send)
 
 
 def is_public(path: str) -> bool:
@@ -131,14 +162,21 @@ def is_local(client: tuple[str, int] | None) -> bool:
 
 
 class SiteLimitMiddleware:
-    """ASGI middleware: what one site may ask for at a time, with a key that opens all doors or without.
+    """ASGI middleware: what one site may ask for at a time, with a key that opens all
+    doors or without.
 
-    A site is told by its machine and the key that it shows: nobody at another machine uses up what it has.
+    A site is told by its machine and the key that it shows: nobody at another machine
+    uses up what it has.
     """
 
-    def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, app: ASGIApp, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.app, self.clock = app, clock
-        self.in_flight, self.due = Counter[tuple[str, bytes]](), dict[tuple[str, bytes], float]()
+        self.in_flight, self.due = (
+            Counter[tuple[str, bytes]](),
+            dict[tuple[str, bytes], float](),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith("/v1/fleet/"):
@@ -147,13 +185,19 @@ class SiteLimitMiddleware:
         headers = dict(scope["headers"])
         size = body_size(headers)
         if size is None:
-            await PlainTextResponse(f"a length of at most {MAX_BODY} bytes", 413)(scope, receive, send)
+            await PlainTextResponse(f"a length of at most {MAX_BODY} bytes", 413)(
+                scope, receive, send
+            )
             return
-        site = machine((scope.get("client") or ("", 0))[0]), headers.get(PUBLIC_KEY_HEADER, b"")[:200]
+        site = (
+            machine((scope.get("client") or ("", 0))[0]),
+            headers.get(PUBLIC_KEY_HEADER, b"")[:200],
+        )
         delay = self.delay(site)
         await asyncio.sleep(min(delay, MAX_DELAY))
         if delay > MAX_DELAY or self.in_flight[site] + size > MAX_IN_FLIGHT:
-            await PlainTextResponse("too much at once", 503)(scope, receive, send)  # which Flower's node tries again
+            # which Flower's node tries again
+            await PlainTextResponse("too much at once", 503)(scope, receive, send)
             return
         self.in_flight[site] += size
         try:
@@ -164,18 +208,25 @@ class SiteLimitMiddleware:
                 del self.in_flight[site]
 
     def delay(self, site: tuple[str, bytes]) -> float:
-        """Seconds until a request of the site may be handled; one that would wait too long does not count."""
+        """Seconds until a request of the site may be handled; one that would wait too
+        long does not count.
+        """
         now = self.clock()
         if len(self.due) > 10_000:
             self.due = {name: due for name, due in self.due.items() if due > now}
-        due = max(self.due.get(site, 0.0), now - REQUEST_BURST / REQUEST_RATE) + 1 / REQUEST_RATE
+        due = (
+            max(self.due.get(site, 0.0), now - REQUEST_BURST / REQUEST_RATE)
+            + 1 / REQUEST_RATE
+        )
         if due - now <= MAX_DELAY:
             self.due[site] = due
         return max(0.0, due - now)
 
 
 def body_size(headers: Mapping[bytes, bytes]) -> int | None:
-    """Return how long a request says that its body is; None if it does not say so, or the body is too long."""
+    """Return how long a request says that its body is; None if it does not say so, or
+    the body is too long.
+    """
     size = headers.get(b"content-length", b"")
     if not size.isdigit() or int(size) > MAX_BODY or b"transfer-encoding" in headers:
         return None
@@ -183,9 +234,13 @@ def body_size(headers: Mapping[bytes, bytes]) -> int | None:
 
 
 class UselessMiddleware:
-    """ASGI middleware: ends a server that has had nothing but internal errors, of its database say, for too long."""
+    """ASGI middleware: ends a server that has had nothing but internal errors, of its
+    database say, for too long.
+    """
 
-    def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, app: ASGIApp, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.app, self.clock, self.worked = app, clock, clock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -207,11 +262,14 @@ class UselessMiddleware:
 
 
 class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
-    """Uvicorn's protocol with a cap on connections from one machine, and timeouts for idle ones."""
+    """Uvicorn's protocol with a cap on connections from one machine, and timeouts for
+    idle ones.
+    """
 
     by_machine: ClassVar[Counter[str]] = Counter()
     _peer = ""
-    _head, _received = 0, 0  # bytes of a request whose headers are not all there yet; of everything
+    # bytes of a request whose headers are not all there yet; of everything
+    _head, _received = 0, 0
     _before: tuple[Any, int] | None = None  # what was being waited for at the last look
     _timer: asyncio.TimerHandle | None = None
 
@@ -235,30 +293,44 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Uvicorn would read headers without end, and all of a body that has been answered already: with a 413, say."""
+        """Uvicorn would read headers without end, and all of a body that has been
+        answered already: with a 413, say.
+        """
         request, in_body = self.cycle, self._body_missing()
         self._received += len(data)
         super().data_received(data)
-        self._head = 0 if in_body or self.cycle is not request else self._head + len(data)
-        if self._head > MAX_HEAD or (self._body_missing() and self.cycle.response_complete):
+        self._head = (
+            0 if in_body or self.cycle is not request else self._head + len(data)
+        )
+        if self._head > MAX_HEAD or (
+            self._body_missing() and self.cycle.response_complete
+        ):
             self.transport.abort()
 
     def _has_too_many(self, address: str) -> bool:
         """Whether the machine at this address holds more connections than it may."""
-        return self.by_machine[self._peer] > MAX_CONNECTIONS and not is_loopback(address)
+        return self.by_machine[self._peer] > MAX_CONNECTIONS and not is_loopback(
+            address
+        )
 
     def _body_missing(self) -> bool:
         return self.cycle is not None and self.cycle.more_body
 
     def _stalled(self, awaited: tuple[Any, int]) -> bool:
-        """Whether the same is awaited as at the last look: headers, or a body of which too little has come."""
+        """Whether the same is awaited as at the last look: headers, or a body of which
+        too little has come.
+        """
         if self._before is None or awaited[0] is not self._before[0]:
             return False
         grown = awaited[1] - self._before[1]
-        return grown == 0 or (self._before[1] > 0 and 0 < grown < MIN_BODY_RATE * REQUEST_TIMEOUT)
+        return grown == 0 or (
+            self._before[1] > 0 and 0 < grown < MIN_BODY_RATE * REQUEST_TIMEOUT
+        )
 
     def _watch(self) -> None:
-        """Close a connection whose request does not arrive: no headers yet, or a body that has stopped growing."""
+        """Close a connection whose request does not arrive: no headers yet, or a body
+        that has stopped growing.
+        """
         awaited: tuple[Any, int] | None = None
         if self._body_missing():
             awaited = self.cycle, self._received
@@ -272,7 +344,9 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
 
 def shrink_database(path: str) -> None:
-    """Let the database give back the space of what is deleted, now and after every round."""
+    """Let the database give back the space of what is deleted, now and after every
+    round.
+    """
     if not path:
         return
     with closing(sqlite3.connect(path, timeout=60)) as database:
@@ -295,7 +369,9 @@ def is_loopback(address: str) -> bool:
 
 
 def machine(address: str) -> str:
-    """Whom to count: an IPv4 address, or the /64 that an IPv6 machine usually has to itself."""
+    """Whom to count: an IPv4 address, or the /64 that an IPv6 machine usually has to
+    itself.
+    """
     found = _parsed(address)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Network((int(found), 64), strict=False))

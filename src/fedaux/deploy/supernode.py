@@ -1,17 +1,20 @@
-"""`flower-supernode` with the same options, which runs no code but the fedaux that is installed at the site.
+"""`flower-supernode` with the same options, which runs no code but the fedaux that is
+installed at the site.
 
-Anyone who starts a Flower app sends its code to the sites, and a plain SuperNode runs that code beside the private
-records: a site's settings would mean nothing. So an app is refused here unless it only names its components, and its
-ClientApp is fedaux's own.
+Anyone who starts a Flower app sends its code to the sites, and a plain SuperNode runs
+that code beside the private records: a site's settings would mean nothing. So an app is
+refused here unless it only names its components, and its ClientApp is fedaux's own.
 
-Flower serves a node's local API at a TCP port, where it hands the site's orders to any caller: with weights, the paths
-of the site, and a token that answers in its name. The token is also in the command line of the process that works on
-the order, for everybody to read. Here the API is at a Unix socket that only the node's own user can open, the kernel
-checks who calls, and the token goes through a pipe.
+Flower serves a node's local API at a TCP port, where it hands the site's orders to any
+caller: with weights, the paths of the site, and a token that answers in its name. The
+token is also in the command line of the process that works on the order, for everybody
+to read. Here the API is at a Unix socket that only the node's own user can open, the
+kernel checks who calls, and the token goes through a pipe.
 
-    python -m fedaux.deploy.supernode --superlink example.org:8443 ...
-    python -m fedaux.deploy.supernode superexec SOCKET PARENT     # started by the first: asks for orders
-    python -m fedaux.deploy.supernode clientapp SOCKET PARENT     # works on one; its token is the standard input
+    python -m fedaux.deploy.supernode --superlink example.org:8443 ... python -m
+    fedaux.deploy.supernode superexec SOCKET PARENT     # started by the first: asks for
+    orders python -m fedaux.deploy.supernode clientapp SOCKET PARENT     # works on one;
+    its token is the standard input
 """
 
 from __future__ import annotations
@@ -48,8 +51,10 @@ if TYPE_CHECKING:
 CLIENT_APP = "fedaux.flower.client_app:app"
 PROJECT = "pyproject.toml"
 FILES = {PROJECT, ".info/CONTENT"}
-MAX_BYTES = 2**16  # of the bundle, and of each file in it: an app of names alone has some hundred
-PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")  # names and versions of which Flower makes the names of folders
+# of the bundle, and of each file in it: an app of names alone has some hundred
+MAX_BYTES = 2**16
+# names and versions of which Flower makes the names of folders
+PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
 def rejection_reason(bundle: bytes) -> str:
@@ -66,7 +71,9 @@ def bundle_problem(bundle: bytes) -> str:
     """Return why a bundle of this size is refused, or ""; raises if it is no app."""
     with zipfile.ZipFile(BytesIO(bundle)) as archive:
         names = archive.namelist()
-        large = [info.filename for info in archive.infolist() if info.file_size > MAX_BYTES]
+        large = [
+            info.filename for info in archive.infolist() if info.file_size > MAX_BYTES
+        ]
         foreign = sorted(set(names) - FILES)
         if foreign or len(names) != len(set(names)):
             return f"it carries files of its own: {', '.join(foreign or names)[:200]}"
@@ -74,8 +81,15 @@ def bundle_problem(bundle: bytes) -> str:
             return f"{', '.join(large)} has more than {MAX_BYTES:,} bytes"
         project = tomllib.loads(read_project(archive))
     app = project["tool"]["flwr"]["app"]
-    labels = [project["project"]["name"], project["project"]["version"], app["publisher"]]
-    client, others = app["components"].get("clientapp"), set(app["components"]) - {"clientapp", "serverapp"}
+    labels = [
+        project["project"]["name"],
+        project["project"]["version"],
+        app["publisher"],
+    ]
+    client, others = (
+        app["components"].get("clientapp"),
+        set(app["components"]) - {"clientapp", "serverapp"},
+    )
     if not all(isinstance(label, str) and PLAIN.fullmatch(label) for label in labels):
         return f"its name, version or publisher is none: {str(labels)[:200]}"
     if client != CLIENT_APP or others:
@@ -91,7 +105,9 @@ def read_project(archive: zipfile.ZipFile) -> str:
 
 @contextmanager
 def private_socket() -> Iterator[Path]:
-    """The path of a socket in a new folder that is closed to other users. Short: the kernel allows 107 bytes."""
+    """The path of a socket in a new folder that is closed to other users. Short: the
+    kernel allows 107 bytes.
+    """
     folder = Path(tempfile.mkdtemp(prefix="fedaux-"))  # mode 0700
     try:
         yield folder / "runtime.sock"
@@ -100,7 +116,9 @@ def private_socket() -> Iterator[Path]:
 
 
 class SocketClient(RuntimeHttpClient):
-    """Flower's client of the runtime API, at the path of a socket instead of a host and a port."""
+    """Flower's client of the runtime API, at the path of a socket instead of a host and
+    a port.
+    """
 
     @classmethod
     def from_server_address(
@@ -112,16 +130,27 @@ class SocketClient(RuntimeHttpClient):
         *,
         retry_invoker: RetryInvoker | None = None,
     ) -> SocketClient:
-        client = cls("http://supernode", interceptors=interceptors, retry_invoker=retry_invoker)
-        timeout, transport = client._client.timeout, httpx.HTTPTransport(uds=server_address)
+        client = cls(
+            "http://supernode", interceptors=interceptors, retry_invoker=retry_invoker
+        )
+        timeout, transport = (
+            client._client.timeout,
+            httpx.HTTPTransport(uds=server_address),
+        )
         client._client.close()
-        client._client = httpx.Client(transport=transport, timeout=timeout, trust_env=False)  # no proxies
+        # no proxies
+        client._client = httpx.Client(
+            transport=transport, timeout=timeout, trust_env=False
+        )
         return client
 
 
 def start(role: str, address: str, **streams: Any) -> subprocess.Popen[bytes]:
     """A process of this module, which ends with the one that calls."""
-    return subprocess.Popen([sys.executable, "-m", __spec__.name, role, address, str(os.getpid())], **streams)
+    return subprocess.Popen(
+        [sys.executable, "-m", __spec__.name, role, address, str(os.getpid())],
+        **streams,
+    )
 
 
 def start_superexec(path: Path) -> subprocess.Popen[bytes]:
@@ -160,17 +189,28 @@ def clientapp(address: str, parent: int) -> None:
 
 
 def clock_problem(words: Sequence[str]) -> str:
-    """Why the server may have refused a node with this command line; "" if clocks agree or cannot be compared."""
+    """Why the server may have refused a node with this command line; "" if clocks agree
+    or cannot be compared.
+    """
     from fedaux.deploy.checks import check_clock
 
     options = dict(pairwise(words))
-    address, ca = options.get("--superlink", ""), Path(options.get("--root-certificates", ""))
+    address, ca = (
+        options.get("--superlink", ""),
+        Path(options.get("--root-certificates", "")),
+    )
     found = check_clock(address, ca) if address and ca.is_file() else None
-    return f"this machine's clock is {found.detail}; {found.remedy}" if found and found.ok is False else ""
+    return (
+        f"this machine's clock is {found.detail}; {found.remedy}"
+        if found and found.ok is False
+        else ""
+    )
 
 
 def log_clock_problem(words: Sequence[str]) -> None:
-    """Name a wrong clock as the node ends: the server refuses it with a 401 that does not say so."""
+    """Name a wrong clock as the node ends: the server refuses it with a 401 that does
+    not say so.
+    """
     problem = clock_problem(words)
     if problem:
         log(WARNING, "The node has ended: %s.", problem)
@@ -196,10 +236,17 @@ def main() -> None:
 
 
 def end_with_thread(failed: threading.ExceptHookArgs) -> None:
-    """End the process with any of its threads: without its heartbeat, the server takes a node for gone."""
+    """End the process with any of its threads: without its heartbeat, the server takes
+    a node for gone.
+    """
     if failed.exc_type is not SystemExit:
         name = failed.thread.name if failed.thread else "unknown"
-        log(ERROR, "The node has failed: its thread %s has ended.", name, exc_info=failed.exc_value)
+        log(
+            ERROR,
+            "The node has failed: its thread %s has ended.",
+            name,
+            exc_info=failed.exc_value,
+        )
         os._exit(1)
 
 

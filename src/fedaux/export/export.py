@@ -1,4 +1,6 @@
-"""Export of a finished run: each prototype in its own folder, with weights and model card."""
+"""Export of a finished run: each prototype in its own folder, with weights and model
+card.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,14 @@ from fedaux.server.result import last_evaluations, unknown_classes
 from fedaux.server.run_state import RunState, StateError
 
 
-def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = False) -> list[Path]:
-    """Write the trained model of every prototype of a finished run to a folder of its own, `out`/NAME-i.
+def export_model(
+    run: str | Path, out: str | Path | None = None, onnx: bool = False
+) -> list[Path]:
+    """Write the trained model of every prototype of a finished run to a folder of its
+    own, `out`/NAME-i.
 
-    The run's public data must be available: the card holds the shape of a record and the names of the classes.
+    The run's public data must be available: the card holds the shape of a record and
+    the names of the classes.
 
     Args:
         run: The folder of the run.
@@ -44,13 +50,18 @@ def export_model(run: str | Path, out: str | Path | None = None, onnx: bool = Fa
 
 
 def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
-    """Write the models of a loaded state; nothing is written if ONNX is requested but not supported."""
+    """Write the models of a loaded state; nothing is written if ONNX is requested but
+    not supported.
+    """
     models = make_models(state)
     if onnx:
         check_onnx_support(next(iter(models.values())).record_spec)
     folders = []
     for index, spec in enumerate(state.config.prototypes):
-        folder = out / f"{re.sub(r'[^A-Za-z0-9_-]', '-', spec.name.rpartition(':')[2])}-{index}"
+        folder = (
+            out
+            / f"{re.sub(r'[^A-Za-z0-9_-]', '-', spec.name.rpartition(':')[2])}-{index}"
+        )
         folders.append(models[spec.label].save_pretrained(folder, onnx))
     return folders
 
@@ -63,13 +74,19 @@ def make_models(state: RunState) -> dict[str, Model]:
         network = restore_network(state, spec, record_spec, len(public.classes))
         card = make_card(state, spec, public, record_spec)
         if isinstance(network.features, VisionExtractor):
-            card["encoder"] = network.features.to_card(find_method(state.config.method).pretrained)
+            card["encoder"] = network.features.to_card(
+                find_method(state.config.method).pretrained
+            )
         models[spec.label] = Model(network, card)
     return models
 
 
-def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpec, classes: int) -> Prototype:
-    """Return the trained network in eval mode; in head-only runs, the extractor and the trained head joined."""
+def restore_network(
+    state: RunState, spec: PrototypeSpec, record_spec: RecordSpec, classes: int
+) -> Prototype:
+    """Return the trained network in eval mode; in head-only runs, the extractor and the
+    trained head joined.
+    """
     network = build(spec, record_spec.input_shape, classes, seed=0)
     if state.config.head_only:
         load_state(network.features, state.extractors[spec.label])
@@ -83,15 +100,24 @@ def restore_network(state: RunState, spec: PrototypeSpec, record_spec: RecordSpe
     return network.eval()
 
 
-def make_card(state: RunState, spec: PrototypeSpec, public: ServerData, record_spec: RecordSpec) -> Card:
-    """Return the card of one prototype of a finished run; `save_pretrained` adds what it knows of the files."""
+def make_card(
+    state: RunState, spec: PrototypeSpec, public: ServerData, record_spec: RecordSpec
+) -> Card:
+    """Return the card of one prototype of a finished run; `save_pretrained` adds what
+    it knows of the files.
+    """
     config, accuracy = state.config, state.history[-1].accuracy
-    split: dict[str, Card] = {"dirichlet": {"alpha": config.data.alpha}, "shards": {"shards": config.data.shards}}
+    split: dict[str, Card] = {
+        "dirichlet": {"alpha": config.data.alpha},
+        "shards": {"shards": config.data.shards},
+    }
     return {
         "format": FORMAT,
         "fedaux": __version__,
         "prototype": {"name": spec.name, "options": dict(spec.options)},
-        "extractor_hash": fingerprint_arrays(state.extractors.get(spec.label, {})) if state.extractors else "",
+        "extractor_hash": fingerprint_arrays(state.extractors.get(spec.label, {}))
+        if state.extractors
+        else "",
         "hidden": config.random_features,  # of the head; 0: it is linear
         "record": record_spec.to_card(),
         "classes": list(public.classes),
@@ -107,7 +133,10 @@ def make_card(state: RunState, spec: PrototypeSpec, public: ServerData, record_s
         "data": {
             "source": config.data.source,
             "clients": len(client_names(config)),
-            "split": {"partition": config.data.partition, **split.get(config.data.partition, {})},
+            "split": {
+                "partition": config.data.partition,
+                **split.get(config.data.partition, {}),
+            },
             "auxiliary": {
                 "source": config.aux.source or f"held out of {config.data.source}",
                 "records": len(public.aux),
@@ -118,9 +147,15 @@ def make_card(state: RunState, spec: PrototypeSpec, public: ServerData, record_s
 
 
 def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> Card:
-    """Everything that belongs beside an accuracy, and what is wrong with the model, if anything is."""
+    """Everything that belongs beside an accuracy, and what is wrong with the model, if
+    anything is.
+    """
     evaluation = last_evaluations(state)[spec.label]
-    recalls = {name: vars(evaluation.of_class(label)) for label, name in enumerate(classes) if evaluation.counts[label]}
+    recalls = {
+        name: vars(evaluation.of_class(label))
+        for label, name in enumerate(classes)
+        if evaluation.counts[label]
+    }
     unknown = unknown_classes(state, spec.label)
     return {
         **evaluation.summary(),

@@ -1,4 +1,6 @@
-"""Records to classify, read from files in blocks: images, arrays and texts, each with a readable name."""
+"""Records to classify, read from files in blocks: images, arrays and texts, each with a
+readable name.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,11 @@ class UnreadableError(RecordsError):
 
 @dataclass(frozen=True)
 class InputReader:
-    """Reads files for a model; `resize` allows resizing images, `column` is the text column of a table.
+    """Reads files for a model; `resize` allows resizing images, `column` is the text
+    column of a table.
 
-    Images of a folder that cannot be read are left out and collected in `skipped`; `strict` stops at the first.
+    Images of a folder that cannot be read are left out and collected in `skipped`;
+    `strict` stops at the first.
     """
 
     record_spec: RecordSpec
@@ -49,7 +53,9 @@ class InputReader:
     skipped: list[Path] = field(default_factory=list, compare=False)
 
     def blocks(self, paths: Iterable[Path]) -> Iterator[Block]:
-        """Yield all records of all files; missing or unsupported files raise an error before anything is read."""
+        """Yield all records of all files; missing or unsupported files raise an error
+        before anything is read.
+        """
         readers = [(path, self._reader(path)) for path in paths]
         for path, read in readers:
             try:
@@ -71,22 +77,33 @@ class InputReader:
 
     def _reader(self, path: Path) -> Callable[[Path], Iterator[Block]]:
         if not path.exists():
-            raise RecordsError(f"there is no file or folder {path}; give {TAKES[self.record_spec.kind]}")
+            raise RecordsError(
+                f"there is no file or folder {path}; give "
+                f"{TAKES[self.record_spec.kind]}"
+            )
         suffix = suffix_of(path)
         if suffix in ARRAYS and path.is_file() and self.record_spec.kind != "text":
             return self._arrays
         if self.record_spec.kind == "image" and (path.is_dir() or suffix in SUFFIXES):
             return self._images
-        if self.record_spec.kind == "text" and path.is_file() and (suffix in TABLES or suffix == ".txt"):
+        if (
+            self.record_spec.kind == "text"
+            and path.is_file()
+            and (suffix in TABLES or suffix == ".txt")
+        ):
             return self._texts
         raise RecordsError(
-            f"{path}: this model takes {self.record_spec.description}; give {TAKES[self.record_spec.kind]}"
+            f"{path}: this model takes {self.record_spec.description}; give "
+            f"{TAKES[self.record_spec.kind]}"
         )
 
     def _images(self, path: Path) -> Iterator[Block]:
         files = list_images(path) if path.is_dir() else [path]
         if not files:
-            raise RecordsError(f"there is not one image in {path}; the endings known are {', '.join(sorted(SUFFIXES))}")
+            raise RecordsError(
+                f"there is not one image in {path}; the endings known are "
+                f"{', '.join(sorted(SUFFIXES))}"
+            )
         yield from self.images(files, strict=self.strict or not path.is_dir())
 
     def images(self, files: Sequence[Path], strict: bool = False) -> Iterator[Block]:
@@ -105,27 +122,39 @@ class InputReader:
                 yield names, np.stack(images)
 
     def _image(self, file: Path) -> NDArray[np.uint8]:
-        """(H, W, C) as in training: colours converted; with `resize`, cropped and resized with a box filter."""
+        """(H, W, C) as in training: colours converted; with `resize`, cropped and
+        resized with a box filter.
+        """
         height, width, channels = self.record_spec.shape
         if channels not in MODES:
-            raise RecordsError(f"{file}: this model takes images of {channels} channels, which only arrays (.npy) have")
+            raise RecordsError(
+                f"{file}: this model takes images of {channels} channels, which only "
+                "arrays (.npy) have"
+            )
         try:
             with Image.open(file) as opened:
                 image: Image.Image = opened.convert(MODES[channels])
         except UNREADABLE as error:
-            raise UnreadableError(f"{file} cannot be read as an image ({error})") from error
+            raise UnreadableError(
+                f"{file} cannot be read as an image ({error})"
+            ) from error
         if image.size != (width, height):
             if not self.resize:
                 size = f"{image.width}×{image.height}"
                 raise RecordsError(
-                    f"{file} has {size} pixels, this model takes {width}×{height}; --resize makes it fit"
+                    f"{file} has {size} pixels, this model takes {width}×{height}; "
+                    "--resize makes it fit"
                 )
             image = ImageOps.fit(image, (width, height), Image.Resampling.BOX)
         return np.asarray(image, dtype=np.uint8).reshape(self.record_spec.shape)
 
     def _arrays(self, path: Path) -> Iterator[Block]:
         x = _array(path)
-        if self.record_spec.kind == "image" and x.dtype == np.uint8 and x.shape[1:] == self.record_spec.shape[:2]:
+        if (
+            self.record_spec.kind == "image"
+            and x.dtype == np.uint8
+            and x.shape[1:] == self.record_spec.shape[:2]
+        ):
             x = x[..., None]  # greyscale images without a channel axis
         if x.ndim == 0 or x.shape[1:] != self.record_spec.shape:
             self.record_spec.validate(x)  # raises with the reason
@@ -133,9 +162,15 @@ class InputReader:
 
     def _texts(self, path: Path) -> Iterator[Block]:
         if suffix_of(path) == ".txt":
-            texts = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+            texts = [
+                line for line in path.read_text("utf-8").splitlines() if line.strip()
+            ]
         else:
-            texts = list(open_source(suffix_of(path)[1:], path, text=self.column, label="").train.x)
+            texts = list(
+                open_source(
+                    suffix_of(path)[1:], path, text=self.column, label=""
+                ).train.x
+            )
         yield from _numbered(path, texts)
 
 
@@ -158,6 +193,8 @@ def _array(path: Path) -> NDArray[Any]:
     with np.load(path) as archive:
         names = list(archive.files)
         if "x" not in names and len(names) != 1:
-            raise RecordsError(f"{path} has arrays {', '.join(names)}; call the one to be classified x")
+            raise RecordsError(
+                f"{path} has arrays {', '.join(names)}; call the one to be classified x"
+            )
         array: NDArray[Any] = archive["x" if "x" in names else names[0]]
         return array

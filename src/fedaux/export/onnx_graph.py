@@ -1,4 +1,6 @@
-"""Export to an ONNX graph from raw records to probabilities, compared with PyTorch before it is written."""
+"""Export to an ONNX graph from raw records to probabilities, compared with PyTorch
+before it is written.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class OnnxError(FedauxError, ValueError):
 
 
 class ServingModule(nn.Module):
-    """Raw records → (probabilities, logits); pixels are scaled inside, as in `to_tensor`."""
+    """Raw records → (probabilities, logits); pixels are scaled inside, as in
+    `to_tensor`.
+    """
 
     def __init__(self, network: nn.Module, image: bool) -> None:
         super().__init__()
@@ -44,17 +48,22 @@ def check_onnx_support(record_spec: RecordSpec) -> None:
     """Raise if the records are text or the packages are not installed."""
     if record_spec.kind == "text":
         raise OnnxError(
-            "text cannot be exported as ONNX: the network itself turns text into tokens, which a graph of tensors "
-            "cannot do. Export without --onnx and use fedaux.export.model.Model."
+            "text cannot be exported as ONNX: the network itself turns text into "
+            "tokens, which a graph of tensors cannot do. Export without --onnx and use "
+            "fedaux.export.model.Model."
         )
     try:
         for name in ("onnx", "onnxscript", "onnxruntime"):
             importlib.import_module(name)
     except ImportError as error:
-        raise MissingPackageError("ONNX needs packages of its own: pip install 'fedaux[onnx]'") from error
+        raise MissingPackageError(
+            "ONNX needs packages of its own: pip install 'fedaux[onnx]'"
+        ) from error
 
 
-def to_onnx(network: nn.Module, record_spec: RecordSpec) -> tuple[bytes, dict[str, Any]]:
+def to_onnx(
+    network: nn.Module, record_spec: RecordSpec
+) -> tuple[bytes, dict[str, Any]]:
     """(the file, its entry in the model card). The batch size is dynamic."""
     check_onnx_support(record_spec)
     served = ServingModule(network.eval(), record_spec.kind == "image").eval()
@@ -74,14 +83,19 @@ def to_onnx(network: nn.Module, record_spec: RecordSpec) -> tuple[bytes, dict[st
     except Exception as error:  # a user's network may fail in any way
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise OnnxError(
-            f"this network cannot be written as ONNX ({reason[0]}). Export without --onnx, or make it a network that "
-            "torch.export can follow: no Python decisions that depend on values or on the size of a batch."
+            f"this network cannot be written as ONNX ({reason[0]}). Export without "
+            "--onnx, or make it a network that torch.export can follow: no Python "
+            "decisions that depend on values or on the size of a batch."
         ) from error
     assert program is not None
     data = program.model_proto.SerializeToString()
     return data, {
         "file": "model.onnx",
-        "opset": next(opset.version for opset in program.model_proto.opset_import if not opset.domain),
+        "opset": next(
+            opset.version
+            for opset in program.model_proto.opset_import
+            if not opset.domain
+        ),
         "input": name,
         "outputs": ["probabilities", "logits"],
         "dtype": "uint8" if record_spec.kind == "image" else "float32",
@@ -91,9 +105,14 @@ def to_onnx(network: nn.Module, record_spec: RecordSpec) -> tuple[bytes, dict[st
 
 
 def _compare(data: bytes, served: ServingModule, record_spec: RecordSpec) -> float:
-    """The largest difference from PyTorch's outputs on random records in batches of several sizes."""
+    """The largest difference from PyTorch's outputs on random records in batches of
+    several sizes.
+    """
     runtime = importlib.import_module("onnxruntime")
-    session, worst = runtime.InferenceSession(data, providers=["CPUExecutionProvider"]), 0.0
+    session, worst = (
+        runtime.InferenceSession(data, providers=["CPUExecutionProvider"]),
+        0.0,
+    )
     for size in (1, 2, 5):
         rows = _random_records(record_spec, size)
         with torch.inference_mode():
@@ -101,10 +120,13 @@ def _compare(data: bytes, served: ServingModule, record_spec: RecordSpec) -> flo
         actual = session.run(None, {session.get_inputs()[0].name: rows})
         for ours, theirs in zip(expected, actual, strict=True):
             worst = max(worst, float(np.abs(ours - theirs).max()))
-            if not np.abs(ours - theirs).max() <= TOLERANCE * max(1.0, float(np.abs(ours).max())):
+            if not np.abs(ours - theirs).max() <= TOLERANCE * max(
+                1.0, float(np.abs(ours).max())
+            ):
                 raise OnnxError(
-                    f"the ONNX graph differs from the network by {worst:.3g} on random records, so it was not written. "
-                    "Export without --onnx, and please report it with the name of the prototype."
+                    f"the ONNX graph differs from the network by {worst:.3g} on random "
+                    "records, so it was not written. Export without --onnx, and please "
+                    "report it with the name of the prototype."
                 )
     return worst
 

@@ -1,4 +1,6 @@
-"""The ClientApp of a site: Flower's messages in and out, `client.handlers.answer` between them."""
+"""The ClientApp of a site: Flower's messages in and out, `client.handlers.answer`
+between them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from fedaux.client import handlers
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.node_settings import open_site
 from fedaux.flower.serialization import deserialize, make_reply
-from fedaux.messages import EveryOrder, HelloOrder, PlanOrder, PrepareOrder, SumOrder, SumsOrder, TrainOrder
+from fedaux.messages import (
+    EveryOrder,
+    HelloOrder,
+    PlanOrder,
+    PrepareOrder,
+    SumOrder,
+    SumsOrder,
+    TrainOrder,
+)
 
 app = ClientApp()
 
@@ -51,6 +61,8 @@ def train(message: Message, context: Context) -> Message:
 
 
 def answer(kind: type[EveryOrder], message: Message, context: Context) -> Message:
-    """Answer a message with an order of this kind, which is checked field by field before the gate sees it."""
+    """Answer a message with an order of this kind, which is checked field by field
+    before the gate sees it.
+    """
     order: EveryOrder = deserialize(kind, message.content)
     return make_reply(message, handlers.answer(order, open_site(context)))

@@ -1,7 +1,9 @@
-"""The client's half: one handler that answers the server's one question about the data, under the client's own budget.
+"""The client's half: one handler that answers the server's one question about the data,
+under the client's own budget.
 
-The question carries weights and public arrays. What may be revealed is said by the client's code, and by its node's
-configuration, which has the last word: never by a message, and never by a run's configuration, which is the server's.
+The question carries weights and public arrays. What may be revealed is said by the
+client's code, and by its node's configuration, which has the last word: never by a
+message, and never by a run's configuration, which is the server's.
 """
 
 from __future__ import annotations
@@ -41,30 +43,40 @@ def add_release_handler(
     features: str | FeaturesOf = "features",
     **privacy: Any,
 ) -> None:
-    """Add the handler `query.fedaux`, which makes the client's release, to a ClientApp; nothing else changes.
+    """Add the handler `query.fedaux`, which makes the client's release, to a ClientApp;
+    nothing else changes.
 
-    Args:
-        app: Your app.
-        model: A function that makes the network that the app trains, such as its class.
-        data: A function of the context that returns this client's (x, labels) or (x, labels, persons): rows as the
+    Args: app: Your app. model: A function that makes the network that the app trains,
+        such as its class. data: A function of the context that returns this client's
+        (x, labels) or (x, labels, persons): rows as the
             model takes them, each record exactly once.
-        vault: An absolute path to a folder of this client's own, which keeps its privacy account.
+        vault: An absolute path to a folder of this client's own, which keeps its
+            privacy account.
         epsilon: The ε of one release.
         delta: The δ of one release, well below one over the number of records.
         features: The same value as in `FedAUX`.
-        privacy: Further settings of `PrivacyConfig`: epsilon_total, unit, adjacency, declared_records, scorer, …
+        privacy: Further settings of `PrivacyConfig`: epsilon_total, unit, adjacency,
+            declared_records, scorer, …
     """
-    from_code = ClientSettings(_absolute(vault), PrivacyConfig(epsilon=epsilon, delta=delta, **privacy))
+    from_code = ClientSettings(
+        _absolute(vault), PrivacyConfig(epsilon=epsilon, delta=delta, **privacy)
+    )
 
     @app.query(ACTION)
     @redact_errors
     def fedaux(message: Message, context: Context) -> Message:
         order, own = deserialize(PrepareOrder, message.content), from_code.at(context)
         if order.scorer != own.privacy.scorer:
-            raise OrderError(f"the order asks for the scorer {order.scorer!r}, this client has {own.privacy.scorer!r}")
+            raise OrderError(
+                f"the order asks for the scorer {order.scorer!r}, this client has "
+                f"{own.privacy.scorer!r}"
+            )
 
         def own_data() -> tuple[Records, Rows]:
-            extractor, records = UserExtractor(model().cpu(), features), UserRecords.of(*data(context))
+            extractor, records = (
+                UserExtractor(model().cpu(), features),
+                UserRecords.of(*data(context)),
+            )
             load_ordered(extractor.model, order.extractor)
             return records, private_outputs(extractor, records)
 
@@ -74,7 +86,9 @@ def add_release_handler(
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """The privacy budget that this client allows, and the vault that keeps its account."""
+    """The privacy budget that this client allows, and the vault that keeps its
+    account.
+    """
 
     vault: Path
     privacy: PrivacyConfig
@@ -82,14 +96,16 @@ class ClientSettings:
     def __post_init__(self) -> None:
         if self.privacy.private_training:
             raise SettingsError(
-                "private_training has no effect here, where the app trains by itself: leave it out; fedaux's own apps "
-                "can train privately"
+                "private_training has no effect here, where the app trains by itself: "
+                "leave it out; fedaux's own apps can train privately"
             )
 
     def at(self, context: Context) -> ClientSettings:
-        """Apply the node's own configuration: fedaux-vault, fedaux-epsilon, -epsilon-total and -delta take precedence.
+        """Apply the node's own configuration: fedaux-vault, fedaux-epsilon,
+        -epsilon-total and -delta take precedence.
 
-        Each node with a partition-id, as simulated nodes have, gets a folder of its own.
+        Each node with a partition-id, as simulated nodes have, gets a folder of its
+        own.
         """
         node = context.node_config
         folder = _absolute(str(node.get("fedaux-vault", self.vault)))
@@ -98,14 +114,18 @@ class ClientSettings:
         epsilon = float(node.get("fedaux-epsilon", self.privacy.epsilon))
         total = float(node.get("fedaux-epsilon-total", self.privacy.epsilon_total))
         delta = float(node.get("fedaux-delta", self.privacy.delta))
-        return ClientSettings(folder, replace(self.privacy, epsilon=epsilon, epsilon_total=total, delta=delta))
+        return ClientSettings(
+            folder,
+            replace(self.privacy, epsilon=epsilon, epsilon_total=total, delta=delta),
+        )
 
 
 def _absolute(folder: str | Path) -> Path:
     path = Path(folder).expanduser()
     if not path.is_absolute():
         raise SettingsError(
-            f"vault = {str(folder)!r} must be an absolute path, or begin with ~: Flower runs apps from folders that "
-            "come and go, and a client that forgets its release would make another"
+            f"vault = {str(folder)!r} must be an absolute path, or begin with ~: "
+            "Flower runs apps from folders that come and go, and a client that forgets "
+            "its release would make another"
         )
     return path

@@ -1,4 +1,6 @@
-"""`messages.Federation` over any Flower Grid: orders out, validated replies streamed back, failures as data."""
+"""`messages.Federation` over any Flower Grid: orders out, validated replies streamed
+back, failures as data.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,33 @@ from flwr.serverapp import Grid
 
 from fedaux.core.event_log import printable
 from fedaux.core.failures import NO_ANSWER, Failure, Refusal
-from fedaux.flower.serialization import MessageError, Serializer, T, deserialize, reply_group
+from fedaux.flower.serialization import (
+    MessageError,
+    Serializer,
+    T,
+    deserialize,
+    reply_group,
+)
 from fedaux.flower.validation import MAX_RECORDS, validate_reply
-from fedaux.messages import ORDERS, Answer, InvalidReplyError, Order, Reply, answer_type, largest_reply
+from fedaux.messages import (
+    ORDERS,
+    Answer,
+    InvalidReplyError,
+    Order,
+    Reply,
+    answer_type,
+    largest_reply,
+)
 from fedaux.privacy.mechanism import Bounds
 
-CHUNK = 8  # replies pulled at a time; server memory is proportional to it, not to the number of clients
-POLL_INTERVAL = 0.02  # seconds between two looks for replies; doubled after each in vain, up to
+# replies pulled at a time; server memory is proportional to it, not to the number of
+# clients
+CHUNK = 8
+# seconds between two looks for replies; doubled after each in vain, up to
+POLL_INTERVAL = 0.02
 MAX_POLL_INTERVAL = 0.5
-# Flower's codes for a message without an answer: it is gone or expired, its node is gone, its app has crashed
+# Flower's codes for a message without an answer: it is gone or expired, its node is
+# gone, its app has crashed
 LOST = frozenset({3, 5, 8})
 REFRESH_INTERVAL = 2.0  # seconds between two looks for nodes that come back
 K = TypeVar("K")
@@ -43,7 +63,8 @@ class Mailbox(Generic[K]):
         for start in range(0, len(ids), CHUNK):
             for message in self._grid.pull_messages(ids[start : start + CHUNK]):
                 reply_to = message.metadata.reply_to_message_id
-                if reply_to in self._waiting:  # a second reply, or one to no message of ours, is ignored
+                # a second reply, or one to no message of ours, is ignored
+                if reply_to in self._waiting:
                     yield self._waiting.pop(reply_to), message
                 del message
 
@@ -53,13 +74,17 @@ class Mailbox(Generic[K]):
 
 
 class Patience:
-    """Counts the seconds of waiting: the caller's own work on replies takes nothing from them."""
+    """Counts the seconds of waiting: the caller's own work on replies takes nothing
+    from them.
+    """
 
     def __init__(self, timeout: float) -> None:
         self.left, self.waited, self._pause = timeout, 0.0, POLL_INTERVAL
 
     def wait(self, arrived: bool) -> bool:
-        """Sleep for a while unless something has arrived; false when the time is over."""
+        """Sleep for a while unless something has arrived; false when the time is
+        over.
+        """
         if arrived:
             self._pause = POLL_INTERVAL
             return True
@@ -74,7 +99,9 @@ class Patience:
 def stream_replies(
     grid: Grid, messages: Iterable[tuple[K, Message]], timeout: float
 ) -> Iterator[tuple[K, Message | None]]:
-    """Send messages, and yield each one's key with its reply as it arrives, or with None at the timeout."""
+    """Send messages, and yield each one's key with its reply as it arrives, or with
+    None at the timeout.
+    """
     mailbox, patience, arrived = Mailbox[K](grid), Patience(timeout), True
     for key, message in messages:
         mailbox.send(key, message)
@@ -88,17 +115,21 @@ def stream_replies(
 
 
 def is_lost(message: Message) -> bool:
-    """Whether there is no answer: the node never got the message, or its reply never came."""
+    """Whether there is no answer: the node never got the message, or its reply never
+    came.
+    """
     return message.has_error() and message.error.code in LOST
 
 
 @dataclass(eq=False)
 class GridFederation:
-    """Clients by name: `nodes` maps each to its Flower node, `refresh_nodes` returns the current map.
+    """Clients by name: `nodes` maps each to its Flower node, `refresh_nodes` returns
+    the current map.
 
-    An order without an answer is sent again, up to `retries` times: the client has stored what it made of it, and the
-    same order gets the same reply. A client that is gone has `reconnect_timeout` seconds to come back. `bounds` are
-    those of the releases that the run's scorer makes.
+    An order without an answer is sent again, up to `retries` times: the client has
+    stored what it made of it, and the same order gets the same reply. A client that is
+    gone has `reconnect_timeout` seconds to come back. `bounds` are those of the
+    releases that the run's scorer makes.
     """
 
     grid: Grid
@@ -112,12 +143,20 @@ class GridFederation:
     reconnect_timeout: float = 0.0
 
     def __post_init__(self) -> None:
-        self._expected = set(self.nodes)  # clients that were there, and are waited for if they go
+        # clients that were there, and are waited for if they go
+        self._expected = set(self.nodes)
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        """Send all orders and yield each reply as it arrives; one that is missing in the end becomes a `Failure`."""
-        mailbox, patience, serializer = Mailbox[Order](self.grid), Patience(self.timeout), Serializer()
-        unsent = dict.fromkeys(orders, ("not connected", 0.0))  # including orders to resend: why, and since when
+        """Send all orders and yield each reply as it arrives; one that is missing in
+        the end becomes a `Failure`.
+        """
+        mailbox, patience, serializer = (
+            Mailbox[Order](self.grid),
+            Patience(self.timeout),
+            Serializer(),
+        )
+        # including orders to resend: why, and since when
+        unsent = dict.fromkeys(orders, ("not connected", 0.0))
         sent, next_look, arrived = Counter[Order](), 0.0, True
         while (unsent or mailbox.unanswered) and patience.wait(arrived):
             if unsent and patience.waited >= next_look:
@@ -131,7 +170,8 @@ class GridFederation:
                 elif self._is_waited_for(order.client, patience.waited - since):
                     continue
                 else:
-                    self._expected.discard(order.client)  # the next round does not wait for it, until it is seen again
+                    # the next round does not wait for it, until it is seen again
+                    self._expected.discard(order.client)
                     gone.append(Failure(order.client, reason, NO_ANSWER))
                 del unsent[order]
             yield from gone
@@ -139,13 +179,21 @@ class GridFederation:
             for order, message in mailbox.look():
                 arrived = True
                 if is_lost(message) and sent[order] <= self.retries:
-                    unsent[order], next_look = (describe_error(message), patience.waited), patience.waited
+                    unsent[order], next_look = (
+                        (describe_error(message), patience.waited),
+                        patience.waited,
+                    )
                 else:
                     yield self._read(order, message)
                 del message
         late = f"no answer within {self.timeout:g} s"
-        yield from (Failure(order.client, reason, NO_ANSWER) for order, (reason, _) in unsent.items())
-        yield from (Failure(order.client, late, NO_ANSWER) for order in mailbox.unanswered)
+        yield from (
+            Failure(order.client, reason, NO_ANSWER)
+            for order, (reason, _) in unsent.items()
+        )
+        yield from (
+            Failure(order.client, late, NO_ANSWER) for order in mailbox.unanswered
+        )
 
     def _refresh(self) -> None:
         if self.refresh_nodes is not None:
@@ -154,18 +202,26 @@ class GridFederation:
 
     def _is_waited_for(self, client: str, seconds: float) -> bool:
         """Whether a client that has been gone for so long may still come back."""
-        return client in self._expected and bool(self.retries) and seconds < self.reconnect_timeout
+        return (
+            client in self._expected
+            and bool(self.retries)
+            and seconds < self.reconnect_timeout
+        )
 
     def _message(self, serializer: Serializer, order: Order, ttl: float) -> Message:
         kind, node = self.message_types[type(order)], self.nodes[order.client]
         group = reply_group(largest_reply(order))
-        return Message(serializer.serialize(order), node, kind, ttl=max(1.0, ttl), group_id=group)
+        return Message(
+            serializer.serialize(order), node, kind, ttl=max(1.0, ttl), group_id=group
+        )
 
     def _read(self, order: Order, message: Message) -> Reply:
         if message.has_error():
             return Failure(order.client, describe_error(message), error_kind(message))
         try:
-            return self.validated(order, deserialize(answer_type(order), message.content))
+            return self.validated(
+                order, deserialize(answer_type(order), message.content)
+            )
         except MessageError as error:
             return Failure(order.client, printable(str(error)))
 
@@ -186,7 +242,9 @@ def read_reply(kind: type[T], message: Message) -> T:
 
 
 def describe_error(message: Message) -> str:
-    """Say why there is no reply; a client's own words are not trusted to be fit for a terminal."""
+    """Say why there is no reply; a client's own words are not trusted to be fit for a
+    terminal.
+    """
     reason = message.error.reason or ""
     if reason in set(Refusal):
         return Refusal(reason).description
@@ -196,4 +254,10 @@ def describe_error(message: Message) -> str:
 def error_kind(message: Message) -> str:
     """Return the kind of a `Failure`: no answer, or the client's own `Refusal`."""
     reason = message.error.reason or ""
-    return NO_ANSWER if is_lost(message) else reason if reason in set(Refusal) else Refusal.FAILED
+    return (
+        NO_ANSWER
+        if is_lost(message)
+        else reason
+        if reason in set(Refusal)
+        else Refusal.FAILED
+    )

@@ -1,6 +1,8 @@
-"""A Flower Grid in this process: the same ClientApp and the same messages, without servers or start-up time.
+"""A Flower Grid in this process: the same ClientApp and the same messages, without
+servers or start-up time.
 
-A message is handled when its reply is pulled, so one client works at a time and only its reply is in memory.
+A message is handled when its reply is pulled, so one client works at a time and only
+its reply is in memory.
 """
 
 from __future__ import annotations
@@ -20,16 +22,26 @@ Handler = Callable[[Message, Context], Message]
 
 
 class InProcessGrid(Grid):
-    """One context per node: `settings` are its node configuration, and its `state` persists between messages."""
+    """One context per node: `settings` are its node configuration, and its `state`
+    persists between messages.
+    """
 
-    def __init__(self, app: Handler, clients: int, settings: Mapping[str, str | float | int | bool]) -> None:
-        # Flower's own processes set this identity; messages cannot be created without it
+    def __init__(
+        self,
+        app: Handler,
+        clients: int,
+        settings: Mapping[str, str | float | int | bool],
+    ) -> None:
+        # Flower's own processes set this identity; messages cannot be created without
+        # it
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
         self._app = app
         self._run: Run | None = None
         self._pending: dict[str, Message] = {}
         self._contexts = {
-            node + 2: Context(1, node + 2, {"partition-id": node, **settings}, RecordDict(), {})
+            node + 2: Context(
+                1, node + 2, {"partition-id": node, **settings}, RecordDict(), {}
+            )
             for node in range(clients)
         }
 
@@ -43,7 +55,12 @@ class InProcessGrid(Grid):
         return self._run
 
     def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
     ) -> Message:
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
@@ -65,7 +82,9 @@ class InProcessGrid(Grid):
             if identity in self._pending:
                 yield self._handle(self._pending.pop(identity))
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
         return list(self.pull_messages(self.push_messages(messages)))
 
     def context(self, node: int) -> Context:

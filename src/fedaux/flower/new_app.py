@@ -9,7 +9,11 @@ from pathlib import Path
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 
-_FILES = {"pyproject.toml": "pyproject.toml", "fedaux.toml": "fedaux.toml", "README.md": "README.md"}
+_FILES = {
+    "pyproject.toml": "pyproject.toml",
+    "fedaux.toml": "fedaux.toml",
+    "README.md": "README.md",
+}
 
 
 class NewAppError(FedauxError):
@@ -23,12 +27,20 @@ def write_app(folder: Path) -> list[Path]:
     name = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
     module = name.replace("-", "_")
     if not module.isidentifier():
-        raise NewAppError(f"{folder.name!r} makes no name of a Python package: begin it with a letter.")
+        raise NewAppError(
+            f"{folder.name!r} makes no name of a Python package: begin it with a "
+            "letter."
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise NewAppError(f"{folder} is already there and not empty; name a new folder: `fedaux new {folder.name}-2`.")
+        raise NewAppError(
+            f"{folder} is already there and not empty; name a new folder: `fedaux new "
+            f"{folder.name}-2`."
+        )
     paths = []
     for file, template in {**_FILES, f"{module}.py": "module.py.txt"}.items():
         text = (files("fedaux.flower") / "templates" / template).read_text("utf-8")
         paths.append(folder / file)
-        write_atomically(paths[-1], text.replace("NAME", name).replace("MODULE", module).encode())
+        write_atomically(
+            paths[-1], text.replace("NAME", name).replace("MODULE", module).encode()
+        )
     return paths

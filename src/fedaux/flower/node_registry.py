@@ -1,4 +1,6 @@
-"""Maps clients to Flower nodes: nodes come and go and change their ids, clients keep their names."""
+"""Maps clients to Flower nodes: nodes come and go and change their ids, clients keep
+their names.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,12 @@ class MissingSitesError(FedauxError, RuntimeError):
 
 
 class NodeRegistry:
-    """Asks every new node for its clients; excludes a node with a wrong answer, or with a client of another node.
+    """Asks every new node for its clients; excludes a node with a wrong answer, or with
+    a client of another node.
 
-    A node that was registered under a name, which the SuperLink keeps with its key, answers for that name alone, or for
-    the names that it was registered under, divided by commas. Others are excluded if `registered_only`.
+    A node that was registered under a name, which the SuperLink keeps with its key,
+    answers for that name alone, or for the names that it was registered under, divided
+    by commas. Others are excluded if `registered_only`.
     """
 
     def __init__(
@@ -40,33 +44,59 @@ class NodeRegistry:
         on_progress: OnProgress = no_progress,
         registered_only: bool = False,
     ) -> None:
-        self._grid, self._expected, self._classes, self._on_progress = grid, list(clients), list(classes), on_progress
+        self._grid, self._expected, self._classes, self._on_progress = (
+            grid,
+            list(clients),
+            list(classes),
+            on_progress,
+        )
         self._registered_only = registered_only
-        self._known: dict[int, list[str]] = {}  # clients by node; empty for an excluded node
+        # clients by node; empty for an excluded node
+        self._known: dict[int, list[str]] = {}
         self._versions: dict[str, str] = {}  # of packages, by client that has said so
-        self._rivals: dict[int, str] = {}  # nodes that must wait until another one is gone, and what was said of them
+        # nodes that must wait until another one is gone, and what was said of them
+        self._rivals: dict[int, str] = {}
 
     def refresh(self) -> dict[str, int]:
-        """{client: node} of all connected nodes; new ones are asked, and what else than before they run is reported."""
+        """{client: node} of all connected nodes; new ones are asked, and what else than
+        before they run is reported.
+        """
         before, found = dict(self._versions), self._ask_new_nodes()
         if self._versions != before:
             self._report_connected(len(found), phase="")
         return found
 
     def _ask_new_nodes(self, timeout: float = 120.0) -> dict[str, int]:
-        """Ask nodes that are not known, which have `timeout` seconds to answer; return all as `refresh` does."""
+        """Ask nodes that are not known, which have `timeout` seconds to answer; return
+        all as `refresh` does.
+        """
         names = {node.node_id: node.name for node in self._grid.get_nodes()}
-        self._known = {node: clients for node, clients in self._known.items() if node in names}
-        self._rivals = {node: said for node, said in self._rivals.items() if node in names}
+        self._known = {
+            node: clients for node, clients in self._known.items() if node in names
+        }
+        self._rivals = {
+            node: said for node, said in self._rivals.items() if node in names
+        }
         new = [node for node in names if node not in self._known]
-        messages = ((node, Message(serialize(HelloOrder()), node, ORDERS[HelloOrder], ttl=timeout)) for node in new)
+        messages = (
+            (
+                node,
+                Message(serialize(HelloOrder()), node, ORDERS[HelloOrder], ttl=timeout),
+            )
+            for node in new
+        )
         for node, reply in stream_replies(self._grid, messages, timeout):
-            if reply is not None and not is_lost(reply):  # a silent one is asked again at the next refresh
+            # a silent one is asked again at the next refresh
+            if reply is not None and not is_lost(reply):
                 self._admit(node, names[node], reply)
-        return {client: node for node, clients in self._known.items() for client in clients}
+        return {
+            client: node for node, clients in self._known.items() for client in clients
+        }
 
     def wait_for_clients(self, timeout: float, minimum: int) -> dict[str, int]:
-        """Wait until all clients are connected, or until the timeout if at least `minimum` are."""
+        """Wait until all clients are connected, or until the timeout if at least
+        `minimum` are.
+        """
         end, last = time.monotonic() + timeout, 0
         self._report_connected(last)
         while True:
@@ -83,17 +113,28 @@ class NodeRegistry:
             return nodes
         missing = [client for client in self._expected if client not in nodes]
         raise MissingSitesError(
-            f"{len(nodes)} of {len(self._expected)} clients connected within {timeout:g} s, and federation.quorum asks "
-            f"for {minimum}; missing: {', '.join(missing[:10])}. Start their SuperNodes, or raise "
+            f"{len(nodes)} of {len(self._expected)} clients connected within "
+            f"{timeout:g} s, and federation.quorum asks for {minimum}; missing: "
+            f"{', '.join(missing[:10])}. Start their SuperNodes, or raise "
             "federation.connect_timeout."
         )
 
     def _report_connected(self, count: int, phase: Phase = "connect") -> None:
         told = dict(self._versions)
-        self._on_progress(SitesConnected("sites connected", count, len(self._expected), phase=phase, versions=told))
+        self._on_progress(
+            SitesConnected(
+                "sites connected",
+                count,
+                len(self._expected),
+                phase=phase,
+                versions=told,
+            )
+        )
 
     def _admit(self, node: int, registered: str, reply: Message) -> None:
-        clients, versions, problem = _validate_hello(reply, self._expected, self._classes)
+        clients, versions, problem = _validate_hello(
+            reply, self._expected, self._classes
+        )
         if not problem:
             problem = self._foreign(registered, clients)
         if problem:
@@ -106,24 +147,35 @@ class NodeRegistry:
             self._versions.update(dict.fromkeys(clients if versions else [], versions))
             return
         problem = f"another node already speaks for {', '.join(sorted(taken.intersection(clients)))}"
-        if self._rivals.get(node) != problem:  # said once; it is asked again, as the other may be gone by then
+        # said once; it is asked again, as the other may be gone by then
+        if self._rivals.get(node) != problem:
             self._rivals[node] = problem
             self._on_progress(Notice(f"node {node} is excluded: {problem}"))
 
     def _foreign(self, registered: str, clients: Sequence[str]) -> str:
-        """Return what is wrong with these names for the key that the node has shown; "" if nothing is."""
+        """Return what is wrong with these names for the key that the node has shown; ""
+        if nothing is.
+        """
         own = [name.strip() for name in registered.split(",") if name.strip()]
         if not own and not self._registered_only:
             return ""
         foreign = [client for client in clients if client not in own]
         if not foreign:
             return ""
-        key = f"its key is registered for {', '.join(own)}" if own else "its key is registered without a name"
+        key = (
+            f"its key is registered for {', '.join(own)}"
+            if own
+            else "its key is registered without a name"
+        )
         return f"it speaks for {', '.join(foreign)}, and {key}"
 
 
-def _validate_hello(reply: Message, expected: Sequence[str], classes: Sequence[str]) -> tuple[list[str], str, str]:
-    """Return (clients, versions, problem); the problem is empty if the answer is valid."""
+def _validate_hello(
+    reply: Message, expected: Sequence[str], classes: Sequence[str]
+) -> tuple[list[str], str, str]:
+    """Return (clients, versions, problem); the problem is empty if the answer is
+    valid.
+    """
     try:
         answer = read_reply(Hello, reply)
         names, theirs = json.loads(answer.clients), json.loads(answer.classes)
@@ -136,14 +188,28 @@ def _validate_hello(reply: Message, expected: Sequence[str], classes: Sequence[s
         return (
             [],
             versions,
-            f"it speaks version {answer.speaks} of messages, here it is {VERSION}: upgrade the older one",
+            (
+                f"it speaks version {answer.speaks} of messages, here it is {VERSION}: "
+                "upgrade the older one"
+            ),
         )
-    if not (isinstance(names, list) and names and all(isinstance(name, str) and name in expected for name in names)):
-        return [], versions, f"it speaks for {str(names)[:200]}, and federation.sites does not"
+    if not (
+        isinstance(names, list)
+        and names
+        and all(isinstance(name, str) and name in expected for name in names)
+    ):
+        return (
+            [],
+            versions,
+            f"it speaks for {str(names)[:200]}, and federation.sites does not",
+        )
     if theirs != list(classes):
         return (
             [],
             versions,
-            f"its classes are {str(theirs)[:200]}, here they are {list(classes)}; declare data.classes alike",
+            (
+                f"its classes are {str(theirs)[:200]}, here they are {list(classes)}; "
+                "declare data.classes alike"
+            ),
         )
     return sorted(set(names)), versions, ""

@@ -1,7 +1,9 @@
-"""A node's settings: from its own `--node-config`, or in a simulation on one machine from the run configuration.
+"""A node's settings: from its own `--node-config`, or in a simulation on one machine
+from the run configuration.
 
-A site's settings decide what it reveals, so a server must not be able to supply them. Only where Flower simulates all
-clients in Ray workers beside the server, and there is no site, do they come with the run.
+A site's settings decide what it reveals, so a server must not be able to supply them.
+Only where Flower simulates all clients in Ray workers beside the server, and there is
+no site, do they come with the run.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import SettingsError
 from fedaux.data.federated import client_name
 
-SIMULATED = {"keep-results": "no"}  # settings of a simulated client, which retrains a lost model
+# settings of a simulated client, which retrains a lost model
+SIMULATED = {"keep-results": "no"}
 
 
 def open_site(context: Context) -> Site:
-    """The site of a node, from its settings: `config` (a TOML file, or JSON), `vault` (a folder), and optionally
-    `clients`, `partition-id`, `features`, `keep-results`, `server`.
+    """The site of a node, from its settings: `config` (a TOML file, or JSON), `vault`
+    (a folder), and optionally `clients`, `partition-id`, `features`, `keep-results`,
+    `server`.
     """
     own = {key: str(value) for key, value in context.node_config.items()}
     if "config" in own and "vault" in own:
@@ -33,31 +37,52 @@ def open_site(context: Context) -> Site:
         own, vault = {**own, **SIMULATED}, folder / "clients"
     else:
         raise SettingsError(
-            "this node has no settings of its own: start its SuperNode with --node-config "
+            "this node has no settings of its own: start its SuperNode with "
+            "--node-config "
             '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; `fedaux deploy init` writes the command'
         )
-    named = own["clients"].split(",") if "clients" in own else [client_name(config, int(own["partition-id"]))]
+    named = (
+        own["clients"].split(",")
+        if "clients" in own
+        else [client_name(config, int(own["partition-id"]))]
+    )
     features = Path(own["features"]) if "features" in own else None
     keeps_results = own.get("keep-results") != SIMULATED["keep-results"]
-    return Site(config, vault, tuple(name.strip() for name in named), features, keeps_results, own.get("server", ""))
+    return Site(
+        config,
+        vault,
+        tuple(name.strip() for name in named),
+        features,
+        keeps_results,
+        own.get("server", ""),
+    )
 
 
 def run_settings(context: Context) -> tuple[Config, Path]:
-    """(config, folder of the run) from Flower's run configuration: `config`, `out`, and `set` for overrides."""
+    """(config, folder of the run) from Flower's run configuration: `config`, `out`, and
+    `set` for overrides.
+    """
     settings = context.run_config
     if "config" not in settings or "out" not in settings:
-        raise SettingsError('the run needs config, a TOML file, and out, a folder: --run-config \'config="…" out="…"\'')
+        raise SettingsError(
+            'the run needs config, a TOML file, and out, a folder: --run-config \'config="…" out="…"\''
+        )
     folder = Path(str(settings["out"]))
     if not folder.is_absolute():
         raise SettingsError(
-            f"out = {str(folder)!r} must be an absolute path: Flower runs apps from a folder of its own"
+            f"out = {str(folder)!r} must be an absolute path: Flower runs apps from a "
+            "folder of its own"
         )
-    overrides = tuple(text.strip() for text in str(settings.get("set", "")).split(";") if text.strip())
+    overrides = tuple(
+        text.strip() for text in str(settings.get("set", "")).split(";") if text.strip()
+    )
     return _load(_find_file(str(settings["config"])), overrides), folder
 
 
 def _find_file(name: str) -> Path:
-    """The file itself, or one that was packed with the app, whose folder Flower puts on `sys.path`."""
+    """The file itself, or one that was packed with the app, whose folder Flower puts on
+    `sys.path`.
+    """
     for folder in ("", *sys.path):
         path = Path(folder) / name
         if path.is_file():
@@ -66,14 +91,20 @@ def _find_file(name: str) -> Path:
 
 
 def is_simulation() -> bool:
-    """Whether this is a Ray worker of Flower's simulation, rather than the ClientApp of a real SuperNode."""
+    """Whether this is a Ray worker of Flower's simulation, rather than the ClientApp of
+    a real SuperNode.
+    """
     ray = sys.modules.get("ray")
     return ray is not None and bool(ray.is_initialized())
 
 
 def _load(file: Path, overrides: tuple[str, ...] = ()) -> Config:
-    """Once for each version of the file: settings that the owner changes count from the next order on."""
-    return _load_version(file, file.stat().st_mtime_ns if file.is_file() else 0, overrides)
+    """Once for each version of the file: settings that the owner changes count from the
+    next order on.
+    """
+    return _load_version(
+        file, file.stat().st_mtime_ns if file.is_file() else 0, overrides
+    )
 
 
 @lru_cache(maxsize=8)

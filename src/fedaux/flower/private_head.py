@@ -1,4 +1,6 @@
-"""The private head in an existing Flower app: one exchange of noisy sums, and a linear head computed from them."""
+"""The private head in an existing Flower app: one exchange of noisy sums, and a linear
+head computed from them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from flwr.serverapp import Grid
 from torch import nn
 
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, PrivacyConfig
+from fedaux.config.sections import (
+    AuxConfig,
+    DataConfig,
+    FederationConfig,
+    PrivacyConfig,
+)
 from fedaux.core.errors import SettingsError
 from fedaux.flower.release_strategy import AUTO, MODEL, ReleaseStrategy, log
 from fedaux.flower.user_model import input_of
@@ -26,28 +33,28 @@ from fedaux.server.loop import quorum
 class PrivateHead(ReleaseStrategy):
     """Compute the last layer of a network from the clients' releases, in one exchange.
 
-    Nothing is trained, and everything that a client sends is under ε, except the number of its records.
+    Nothing is trained, and everything that a client sends is under ε, except the number
+    of its records.
 
-    Clients need `add_release_handler` with the same scorer and `features=input_of(head)`, and no handler that trains.
-    Start it with `num_rounds=1`; in further rounds, clients that were not there before add their releases.
+    Clients need `add_release_handler` with the same scorer and
+    `features=input_of(head)`, and no handler that trains. Start it with `num_rounds=1`;
+    in further rounds, clients that were not there before add their releases.
 
-    Args:
-        model: The network, with pre-trained weights. It is copied to `device`.
-        head: The name of its last layer, an `nn.Linear` with a bias.
-        public: Unlabelled rows, an array or tensor, as the model takes them.
-        classes: The number of classes.
-        epsilon: The ε of one release that the clients allow: dimensions are chosen for it. No client is bound by it.
-        clients: About how many clients there are, for the same choice.
-        expected_records: About how many records they have together, for the same choice; 0: 10,000.
-        scorer: What clients send: class-moments, or class-embedding for sums alone.
-        embedding_dim: The dimension of the embedding; 0: chosen on the public rows.
-        quorum: The share of the selected clients whose releases are needed; with fewer, the head stays as it was.
-        max_records: The largest number of records that a client may claim.
-        keep: As in `FedAUX`.
-        release_timeout: How long a client has to make its release, in seconds.
-        seed: The seed of everything random on the server.
-        device: auto (a GPU if there is one), cpu, cuda, …
-        fedavg: Further arguments of Flower's FedAvg, which selects the clients.
+    Args: model: The network, with pre-trained weights. It is copied to `device`. head:
+        The name of its last layer, an `nn.Linear` with a bias. public: Unlabelled rows,
+        an array or tensor, as the model takes them. classes: The number of classes.
+        epsilon: The ε of one release that the clients allow: dimensions are chosen for
+        it. No client is bound by it. clients: About how many clients there are, for the
+        same choice. expected_records: About how many records they have together, for
+        the same choice; 0: 10,000. scorer: What clients send: class-moments, or
+        class-embedding for sums alone. embedding_dim: The dimension of the embedding;
+        0: chosen on the public rows. quorum: The share of the selected clients whose
+        releases are needed; with fewer, the head stays as it was. max_records: The
+        largest number of records that a client may claim. keep: As in `FedAUX`.
+        release_timeout: How long a client has to make its release, in seconds. seed:
+        The seed of everything random on the server. device: auto (a GPU if there is
+        one), cpu, cuda, … fedavg: Further arguments of Flower's FedAvg, which selects
+        the clients.
     """
 
     def __init__(
@@ -77,22 +84,45 @@ class PrivateHead(ReleaseStrategy):
             prototypes=(MODEL,),
             data=DataConfig(clients=clients),
             aux=AuxConfig(negatives=0.9),
-            privacy=PrivacyConfig(scorer, epsilon, embedding_dim=embedding_dim, expected_records=expected_records),
-            federation=FederationConfig(timeout=release_timeout, quorum=quorum, max_records=max_records),
+            privacy=PrivacyConfig(
+                scorer,
+                epsilon,
+                embedding_dim=embedding_dim,
+                expected_records=expected_records,
+            ),
+            federation=FederationConfig(
+                timeout=release_timeout, quorum=quorum, max_records=max_records
+            ),
         )
-        super().__init__(config, model, input_of(head), public, classes, keep, **{"fraction_evaluate": 0.0, **fedavg})
+        super().__init__(
+            config,
+            model,
+            input_of(head),
+            public,
+            classes,
+            keep,
+            **{"fraction_evaluate": 0.0, **fedavg},
+        )
         layer = self._model.get_submodule(head)
         if not isinstance(layer, nn.Linear) or layer.bias is None:
-            raise SettingsError(f"head = {head!r} is a {type(layer).__name__}: name the last nn.Linear, with a bias")
+            raise SettingsError(
+                f"head = {head!r} is a {type(layer).__name__}: name the last "
+                "nn.Linear, with a bias"
+            )
         self._head, self._asked = layer, 0
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask the selected clients for their release, and for nothing else: no message trains."""
+        """Ask the selected clients for their release, and for nothing else: no message
+        trains.
+        """
         self._load(server_round, arrays)
         messages = super().configure_train(server_round, arrays, config, grid)
-        nodes = {str(message.metadata.dst_node_id): message.metadata.dst_node_id for message in messages}
+        nodes = {
+            str(message.metadata.dst_node_id): message.metadata.dst_node_id
+            for message in messages
+        }
         self._asked = len(nodes)
         self._collect_releases(grid, nodes)
         return []
@@ -103,15 +133,30 @@ class PrivateHead(ReleaseStrategy):
         """Compute the head from all releases so far."""
         releases = [self.releases[node] for node in sorted(self.releases)]
         if len(releases) < quorum(self.server.config, self._asked):
-            log.warning("there is no head yet: %d of %d clients made a release", len(releases), self._asked)
+            log.warning(
+                "there is no head yet: %d of %d clients made a release",
+                len(releases),
+                self._asked,
+            )
             return None, None
         assert self._embedding is not None
-        scorer, public = cast(ClassEmbeddingScorer, self.server.scorer), self.state.public[MODEL.label]
-        for label, records, deviation in unknown_classes([scorer.class_values(public, one) for one in releases]):
+        scorer, public = (
+            cast(ClassEmbeddingScorer, self.server.scorer),
+            self.state.public[MODEL.label],
+        )
+        for label, records, deviation in unknown_classes(
+            [scorer.class_values(public, one) for one in releases]
+        ):
             text = "the head knows nothing of class %d: about %.0f ± %.0f records"
             log.warning(text, label, max(0.0, records), deviation)
-        computed = scorer.head(public, self._embedding.reference[MODEL.label], cap_precision(releases))
+        computed = scorer.head(
+            public, self._embedding.reference[MODEL.label], cap_precision(releases)
+        )
         with torch.no_grad():
-            for tensor, values in zip((self._head.weight, self._head.bias), computed, strict=True):
+            for tensor, values in zip(
+                (self._head.weight, self._head.bias), computed, strict=True
+            ):
                 tensor.copy_(torch.from_numpy(values))
-        return ArrayRecord(self._model.state_dict()), MetricRecord({"fedaux-releases": len(releases)})
+        return ArrayRecord(self._model.state_dict()), MetricRecord(
+            {"fedaux-releases": len(releases)}
+        )

@@ -1,6 +1,8 @@
-"""What the strategies for an existing Flower app share: a server around the user's network, and its one question.
+"""What the strategies for an existing Flower app share: a server around the user's
+network, and its one question.
 
-A file keeps what the clients of an app are asked with, since their privacy accounts identify a question by its bits.
+A file keeps what the clients of an app are asked with, since their privacy accounts
+identify a question by its bits.
 """
 
 from __future__ import annotations
@@ -53,17 +55,36 @@ class QuestionMismatchError(FedauxError, ValueError):
     """The file was kept by another app."""
 
 
-def default_file(model: nn.Module, public: Records, privacy: Mapping[str, Any], classes: int, seed: int) -> Path:
-    """Return a file in ~/.fedaux named by everything but the weights, which differ between runs of an unseeded app."""
+def default_file(
+    model: nn.Module,
+    public: Records,
+    privacy: Mapping[str, Any],
+    classes: int,
+    seed: int,
+) -> Path:
+    """Return a file in ~/.fedaux named by everything but the weights, which differ
+    between runs of an unseeded app.
+    """
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    facts = type(model).__name__, sorted(shapes.items()), sorted(privacy.items()), classes, seed
-    return Path.home() / ".fedaux" / f"question-{fingerprint(public, facts)}.safetensors"
+    facts = (
+        type(model).__name__,
+        sorted(shapes.items()),
+        sorted(privacy.items()),
+        classes,
+        seed,
+    )
+    return (
+        Path.home() / ".fedaux" / f"question-{fingerprint(public, facts)}.safetensors"
+    )
 
 
 def first_state(server: Server, label: str, keep: Path | None) -> RunState:
-    """Return h0 and what the scorer publishes, from the model as it is or from the file that kept them."""
+    """Return h0 and what the scorer publishes, from the model as it is or from the file
+    that kept them.
+    """
     extractor = server.networks.extractors[label]
-    validate_module(extractor)  # every client would refuse it, and keep the reason to itself
+    # every client would refuse it, and keep the reason to itself
+    validate_module(extractor)
     state = RunState(server.config, 0, {})
     if keep is not None and keep.exists():
         given = flatten_state(extractor)
@@ -72,10 +93,14 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
             load_state(extractor, kept["extractors"][label])
         except ValueError as error:
             raise QuestionMismatchError(
-                f"keep = {str(keep)!r} is of another model: name another file. To the clients that is another "
-                "question, which they answer if their epsilon_total allows it"
+                f"keep = {str(keep)!r} is of another model: name another file. To the "
+                "clients that is another question, which they answer if their "
+                "epsilon_total allows it"
             ) from error
-        if any(not np.array_equal(given[name], array) for name, array in kept["extractors"][label].items()):
+        if any(
+            not np.array_equal(given[name], array)
+            for name, array in kept["extractors"][label].items()
+        ):
             text = "clients are asked with the weights of the first run, which %s has kept; the model's own differ"
             log.warning(text, keep)
         return replace(state, extractors=kept["extractors"], public=kept["public"])
@@ -83,7 +108,9 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
     server.restore(state)
     state = replace(state, public=server.public.publish(server.scorer))
     if keep is not None:
-        write_atomically(keep, pack({}, {"extractors": state.extractors, "public": state.public}))
+        write_atomically(
+            keep, pack({}, {"extractors": state.extractors, "public": state.public})
+        )
     return state
 
 
@@ -94,7 +121,9 @@ class BudgetExhaustedError(FedauxError, RuntimeError):
 
 
 class ReleaseStrategy(FedAvg):
-    """Flower's FedAvg with the client's releases: clients that are selected for the first time are asked for theirs."""
+    """Flower's FedAvg with the client's releases: clients that are selected for the
+    first time are asked for theirs.
+    """
 
     def __init__(
         self,
@@ -107,15 +136,29 @@ class ReleaseStrategy(FedAvg):
         **fedavg: Any,
     ) -> None:
         super().__init__(**fedavg)
-        self._model, rows = place_by_settings(copy.deepcopy(model), config.device, "float32"), UserRecords.of(public)
+        self._model, rows = (
+            place_by_settings(copy.deepcopy(model), config.device, "float32"),
+            UserRecords.of(public),
+        )
         width = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if width != (classes,):
-            raise SettingsError(f"classes = {classes}, but {type(model).__name__} gives {width} numbers for a row")
+            raise SettingsError(
+                f"classes = {classes}, but {type(model).__name__} gives {width} "
+                "numbers for a row"
+            )
         extractor = UserExtractor(self._model, features)
         self.server = _server(config, self._model, extractor, rows, classes)
         if keep == AUTO:
-            keep = default_file(model, self.server.public.aux, vars(config.privacy), classes, config.seed)
-        self.state = first_state(self.server, MODEL.label, None if keep is None else Path(keep).expanduser())
+            keep = default_file(
+                model,
+                self.server.public.aux,
+                vars(config.privacy),
+                classes,
+                config.seed,
+            )
+        self.state = first_state(
+            self.server, MODEL.label, None if keep is None else Path(keep).expanduser()
+        )
         self._embedding = self.server.restore(self.state)
         self._sent = Arrays()
 
@@ -126,23 +169,37 @@ class ReleaseStrategy(FedAvg):
 
     @property
     def privacy(self) -> str:
-        """A statement of what in this run is differentially private, and what is not."""
+        """A statement of what in this run is differentially private, and what is
+        not.
+        """
         return self.state.ledger.statement()
 
     def _load(self, server_round: int, arrays: ArrayRecord) -> None:
         """Begin a round with the app's arrays, which must be those of the network."""
         self._sent = {name: from_array(array) for name, array in arrays.items()}
-        shapes = {name: tuple(tensor.shape) for name, tensor in self._model.state_dict().items()}
+        shapes = {
+            name: tuple(tensor.shape)
+            for name, tensor in self._model.state_dict().items()
+        }
         if {name: array.shape for name, array in self._sent.items()} != shapes:
             raise SettingsError(
-                f"the arrays of round {server_round} are not those of {type(self._model).__name__}: start with "
-                f"initial_arrays = ArrayRecord(model.state_dict()), of the model that {type(self).__name__} was given"
+                f"the arrays of round {server_round} are not those of "
+                f"{type(self._model).__name__}: start with initial_arrays = "
+                "ArrayRecord(model.state_dict()), of the model that "
+                f"{type(self).__name__} was given"
             )
         self._model.load_state_dict(arrays.to_torch_state_dict())
-        self.state = replace(self.state, round=server_round - 1, weights={MODEL.label: flatten_state(self._model)})
+        self.state = replace(
+            self.state,
+            round=server_round - 1,
+            weights={MODEL.label: flatten_state(self._model)},
+        )
 
     def _collect_releases(self, grid: Grid, nodes: dict[str, int]) -> list[Failure]:
-        policy, bounds = self.server.config.federation, bound_function(self.server.scorer)
+        policy, bounds = (
+            self.server.config.federation,
+            bound_function(self.server.scorer),
+        )
         types: dict[type, str] = {PrepareOrder: f"query.{ACTION}"}
         federation = GridFederation(
             grid,
@@ -152,22 +209,33 @@ class ReleaseStrategy(FedAvg):
             bounds=bounds,
             message_types=types,
         )
-        self.state, failures = collect_releases(self.server, federation, self.state, list(nodes), Costs())
+        self.state, failures = collect_releases(
+            self.server, federation, self.state, list(nodes), Costs()
+        )
         self.state = replace(self.state, releases=_without_repeats(self.state.releases))
         for failure in failures:
             log.warning("node %s has %s", failure.client, failure.reason[:MAX_REASON])
-        if failures and not self.state.releases and all(_is_spent(failure) for failure in failures):
+        if (
+            failures
+            and not self.state.releases
+            and all(_is_spent(failure) for failure in failures)
+        ):
             raise BudgetExhaustedError(
-                f"all {len(failures)} clients refuse to make a release: {Refusal.BUDGET.description}. They have "
-                "answered another question before: another network, other weights, other public data or another "
-                "scorer. Give `keep` the file of the run that they have "
-                "answered, or let their owners raise epsilon_total"
+                f"all {len(failures)} clients refuse to make a release: "
+                f"{Refusal.BUDGET.description}. They have answered another question "
+                "before: another network, other weights, other public data or another "
+                "scorer. Give `keep` the file of the run that they have answered, or "
+                "let their owners raise epsilon_total"
             )
         return failures
 
 
-def _server(config: Config, model: nn.Module, extractor: nn.Module, rows: Records, classes: int) -> Server:
-    """The parts of a server around one network that this package has not built; nothing is tested."""
+def _server(
+    config: Config, model: nn.Module, extractor: nn.Module, rows: Records, classes: int
+) -> Server:
+    """The parts of a server around one network that this package has not built; nothing
+    is tested.
+    """
     networks = Networks({}, {MODEL.label: extractor}, {MODEL.label: model})
     public = PublicData(rows, None, config.aux.negatives, config.seed)
     scorer = make_scorer(config.privacy, classes, config.data.clients)
@@ -180,6 +248,10 @@ def _is_spent(failure: Failure) -> bool:
 
 
 def _without_repeats(releases: Mapping[str, Release]) -> dict[str, Release]:
-    """A client whose node came back under a new id repeats its release to the bit: the old id is forgotten."""
-    latest = {release.arrays["values"].tobytes(): node for node, release in releases.items()}
+    """A client whose node came back under a new id repeats its release to the bit: the
+    old id is forgotten.
+    """
+    latest = {
+        release.arrays["values"].tobytes(): node for node, release in releases.items()
+    }
     return {node: releases[node] for node in latest.values()}

@@ -1,4 +1,6 @@
-"""A Flower ServerApp around any function of a configuration, a folder and a way to connect to the sites."""
+"""A Flower ServerApp around any function of a configuration, a folder and a way to
+connect to the sites.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ RegionalRun = Callable[[Config, Path, RegionSpec, Connect], None]
 
 
 def server_app(run: Run) -> ServerApp:
-    """`run` gets the config and the folder that Flower's run configuration names, and `connect`."""
+    """`run` gets the config and the folder that Flower's run configuration names, and
+    `connect`.
+    """
     app = ServerApp()
 
     @app.main()
@@ -36,7 +40,9 @@ def server_app(run: Run) -> ServerApp:
 
 
 def regional_app(run: RegionalRun) -> ServerApp:
-    """The same for one of several servers: `run` also gets the region that the run configuration names, "1/2"."""
+    """The same for one of several servers: `run` also gets the region that the run
+    configuration names, "1/2".
+    """
     app = ServerApp()
 
     @app.main()
@@ -48,12 +54,24 @@ def regional_app(run: RegionalRun) -> ServerApp:
     return app
 
 
-def connect(grid: Grid, server: Server, part: RegionSpec = ALL_CLIENTS) -> GridFederation:
-    """Wait for the sites of a run, or of one region of it; raises if too few connect."""
-    config, policy, clients = server.config, server.config.federation, part.clients(server.clients)
+def connect(
+    grid: Grid, server: Server, part: RegionSpec = ALL_CLIENTS
+) -> GridFederation:
+    """Wait for the sites of a run, or of one region of it; raises if too few
+    connect.
+    """
+    config, policy, clients = (
+        server.config,
+        server.config.federation,
+        part.clients(server.clients),
+    )
     classes = open_public(config).classes
-    registry = NodeRegistry(grid, clients, classes, server.on_progress, policy.registered_only)
-    nodes = registry.wait_for_clients(policy.connect_timeout, quorum(config, len(clients)))
+    registry = NodeRegistry(
+        grid, clients, classes, server.on_progress, policy.registered_only
+    )
+    nodes = registry.wait_for_clients(
+        policy.connect_timeout, quorum(config, len(clients))
+    )
     bounds = bound_function(server.scorer)
     return GridFederation(
         grid,

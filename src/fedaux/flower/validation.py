@@ -1,7 +1,9 @@
-"""Validation of every reply before it reaches a model: an invalid one costs the client's contribution, not the round.
+"""Validation of every reply before it reaches a model: an invalid one costs the
+client's contribution, not the round.
 
-Its form follows from the declarations (`messages.check_reply`). Here is what makes it plausible: norms, noise, sizes. A
-client may still lie within these bounds, about its labels for one; `teachers.max_share` limits the effect.
+Its form follows from the declarations (`messages.check_reply`). Here is what makes it
+plausible: norms, noise, sizes. A client may still lie within these bounds, about its
+labels for one; `teachers.max_share` limits the effect.
 """
 
 from __future__ import annotations
@@ -34,17 +36,34 @@ from fedaux.messages.replies import MAX_STEPS
 from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums
 from fedaux.methods.contribution import ENSEMBLE_BITS
 from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
-from fedaux.privacy.mechanism import CALIBRATIONS, UNIT_SENSITIVITY, Bound, Bounds, release_multiplier
+from fedaux.privacy.mechanism import (
+    CALIBRATIONS,
+    UNIT_SENSITIVITY,
+    Bound,
+    Bounds,
+    release_multiplier,
+)
 from fedaux.privacy.units import UNITS
 
-NORM_FACTOR = 1e4  # a model's norm may be this many times that of the model sent, plus one per parameter
+# a model's norm may be this many times that of the model sent, plus one per parameter
+NORM_FACTOR = 1e4
 MAX_RECORDS = 10**8  # of one client; a larger claim would dominate the average
-RELATIVE_TOLERANCE = 1e-6  # between server and client, which both compute the same number
-NOISE_TAIL = 10.0  # standard deviations by which its norm may exceed √size; honest noise does with probability e⁻⁵⁰
+# between server and client, which both compute the same number
+RELATIVE_TOLERANCE = 1e-6
+# standard deviations by which its norm may exceed √size; honest noise does with
+# probability e⁻⁵⁰
+NOISE_TAIL = 10.0
 
 
-def validate_reply(order: Order, reply: Answer, max_records: int = MAX_RECORDS, bounds: Bounds | None = None) -> None:
-    """Raise `InvalidReplyError` unless the reply answers the order and is plausible. `bounds` are its scorer's."""
+def validate_reply(
+    order: Order,
+    reply: Answer,
+    max_records: int = MAX_RECORDS,
+    bounds: Bounds | None = None,
+) -> None:
+    """Raise `InvalidReplyError` unless the reply answers the order and is plausible.
+    `bounds` are its scorer's.
+    """
     if reply.client != order.client:
         raise InvalidReplyError(f"answers for {reply.client!r}")
     if isinstance(reply, Update) and not np.isfinite(reply.loss):
@@ -54,9 +73,13 @@ def validate_reply(order: Order, reply: Answer, max_records: int = MAX_RECORDS, 
         return
     _check_account(reply.account)
     if isinstance(reply, Masked):
-        return  # a masked vector is as good as random: beside its form there is nothing that a server could check
+        # a masked vector is as good as random: beside its form there is nothing that a
+        # server could check
+        return
     if not 1 <= reply.records <= max_records:
-        raise InvalidReplyError(f"claims {reply.records} records; from 1 to {max_records} are believed")
+        raise InvalidReplyError(
+            f"claims {reply.records} records; from 1 to {max_records} are believed"
+        )
     if isinstance(order, PrepareOrder) and isinstance(reply, Release):
         _check_release(order, reply)
         if bounds is not None:
@@ -66,12 +89,17 @@ def validate_reply(order: Order, reply: Answer, max_records: int = MAX_RECORDS, 
         check_sums = _check_mixtures if order.sends == "mixtures" else _check_sums
         check_sums(order, reply, max_records)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
-        validate_weights(with_extra(order.weights, untrained(order, reply)), with_extra(reply.weights, reply.extra))
+        validate_weights(
+            with_extra(order.weights, untrained(order, reply)),
+            with_extra(reply.weights, reply.extra),
+        )
         _check_ensemble(reply.ensemble)
 
 
 def untrained(order: TrainOrder, reply: Update) -> Arrays:
-    """Return what a client with unchanged weights would send beside its model: the expected form and scale."""
+    """Return what a client with unchanged weights would send beside its model: the
+    expected form and scale.
+    """
     hooks = hooks_of(order.method, json.loads(order.method_options))
     if type(hooks).client_update is Hooks.client_update:
         return {}
@@ -82,93 +110,157 @@ def untrained(order: TrainOrder, reply: Update) -> Arrays:
 
 
 def max_release_norm(bound: Bound, scale: float, size: int) -> float:
-    """The norm, in steps, that an honest release of `size` integers does not exceed, noise of that scale included."""
+    """The norm, in steps, that an honest release of `size` integers does not exceed,
+    noise of that scale included.
+    """
     return bound.norm + scale * (math.sqrt(size) + NOISE_TAIL)
 
 
 def _check_account(text: str) -> None:
-    """A client may understate what it spent, to its own harm alone; but the values must be valid."""
+    """A client may understate what it spent, to its own harm alone; but the values must
+    be valid.
+    """
     account = Account.from_json(text)
-    in_range = account.epsilon >= 0 and 0 < account.delta < 1 and 0 <= account.entries < 2**40
-    known = account.adjacency in UNIT_SENSITIVITY and account.unit in UNITS and len(account.signature) <= 64
+    in_range = (
+        account.epsilon >= 0 and 0 < account.delta < 1 and 0 <= account.entries < 2**40
+    )
+    known = (
+        account.adjacency in UNIT_SENSITIVITY
+        and account.unit in UNITS
+        and len(account.signature) <= 64
+    )
     if not (in_range and known):
-        raise InvalidReplyError("the account that it gives of its privacy is out of range")
+        raise InvalidReplyError(
+            "the account that it gives of its privacy is out of range"
+        )
 
 
 def validate_weights(sent: Arrays, received: Arrays) -> None:
     if set(received) != set(sent):
-        raise InvalidReplyError(f"sends arrays {sorted(received)}, expected {sorted(sent)}")
+        raise InvalidReplyError(
+            f"sends arrays {sorted(received)}, expected {sorted(sent)}"
+        )
     for name, ours in sent.items():
         theirs = received[name]
         if theirs.shape != ours.shape or theirs.dtype != ours.dtype:
-            raise InvalidReplyError(f"{name} is {theirs.dtype}{theirs.shape}, expected {ours.dtype}{ours.shape}")
+            raise InvalidReplyError(
+                f"{name} is {theirs.dtype}{theirs.shape}, expected "
+                f"{ours.dtype}{ours.shape}"
+            )
         if not np.issubdtype(theirs.dtype, np.floating):
             if np.any(theirs - ours.astype(np.float64) > MAX_STEPS):
-                raise InvalidReplyError(f"{name} counts more than {MAX_STEPS} steps in one round")
+                raise InvalidReplyError(
+                    f"{name} counts more than {MAX_STEPS} steps in one round"
+                )
             continue
         size, limit = _norm(theirs), NORM_FACTOR * (_norm(ours) + np.sqrt(ours.size))
         if not size <= limit:
-            raise InvalidReplyError(f"{name} has norm {size:.3g}; more than {limit:.3g} is not believed")
+            raise InvalidReplyError(
+                f"{name} has norm {size:.3g}; more than {limit:.3g} is not believed"
+            )
 
 
 def _check_ensemble(ensemble: Arrays) -> None:
-    """Check a client's part of the ensemble: weights in (0, 1], and logits that `Ensemble.of` would take."""
+    """Check a client's part of the ensemble: weights in (0, 1], and logits that
+    `Ensemble.of` would take.
+    """
     if not ensemble:
         return
     logits = ensemble["logits"]
     mass = ensemble["mass"]
     squares = ensemble["squares"]
     limit = 2 ** (58 - ENSEMBLE_BITS)
-    if mass.min() < 1 or mass.max() > 2**ENSEMBLE_BITS or squares.min() < 0 or (squares > mass).any():
-        raise InvalidReplyError("its teacher weights do not lie above 0 and at most at 1")
-    if (logits > limit * mass[:, None]).any() or (logits < -limit * mass[:, None]).any():
+    if (
+        mass.min() < 1
+        or mass.max() > 2**ENSEMBLE_BITS
+        or squares.min() < 0
+        or (squares > mass).any()
+    ):
+        raise InvalidReplyError(
+            "its teacher weights do not lie above 0 and at most at 1"
+        )
+    if (logits > limit * mass[:, None]).any() or (
+        logits < -limit * mass[:, None]
+    ).any():
         raise InvalidReplyError(f"its logits exceed {limit}")
 
 
 def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
-    """Counts of its records, and sums that rows of features can have: by Cauchy-Schwarz (Σ ψ)² ≤ n Σ ψ²."""
+    """Counts of its records, and sums that rows of features can have: by Cauchy-Schwarz
+    (Σ ψ)² ≤ n Σ ψ².
+    """
     arrays = reply.arrays
     counts = arrays["counts"]
     account = Account.from_json(reply.account)
-    counted = (account.adjacency, account.unit) == ("replace-one", "record")  # else the size is declared, or of persons
+    # else the size is declared, or of persons
+    counted = (account.adjacency, account.unit) == ("replace-one", "record")
     most = reply.records if counted else max_records
-    if counts.min() < 0 or (counts % 2**SUM_BITS).any() or not 1 <= int(counts.sum()) >> SUM_BITS <= most:
-        raise InvalidReplyError(f"its counts are not those of the classes of at most {most} records")
-    if any(max(int(steps.max()), -int(steps.min())) >= 2**58 for steps in arrays.values()):
+    if (
+        counts.min() < 0
+        or (counts % 2**SUM_BITS).any()
+        or not 1 <= int(counts.sum()) >> SUM_BITS <= most
+    ):
+        raise InvalidReplyError(
+            f"its counts are not those of the classes of at most {most} records"
+        )
+    if any(
+        max(int(steps.max()), -int(steps.min())) >= 2**58 for steps in arrays.values()
+    ):
         raise InvalidReplyError("its sums are out of range")
     sums = FeatureSums.from_arrays(arrays).value()
     absent = sums.counts == 0
-    if any((own[absent] != 0).any() for own in (sums.class_sums, sums.class_moments) if own is not None):
+    if any(
+        (own[absent] != 0).any()
+        for own in (sums.class_sums, sums.class_moments)
+        if own is not None
+    ):
         raise InvalidReplyError("it has sums of classes without records")
-    least = np.square(sums.class_sums) / np.maximum(sums.counts, 1)[:, None]  # of Σ ψ² in each class
+    # of Σ ψ² in each class
+    least = np.square(sums.class_sums) / np.maximum(sums.counts, 1)[:, None]
     if sums.moments is not None:
         if sums.class_moments is None:
             least, squares = least.sum(axis=0), np.diagonal(sums.moments)
         else:
             squares = np.diagonal(sums.class_moments, axis1=1, axis2=2)
         if (least > squares * (1 + RELATIVE_TOLERANCE) + RELATIVE_TOLERANCE).any():
-            raise InvalidReplyError("no rows of features have the sums and the second moments that it sends")
+            raise InvalidReplyError(
+                "no rows of features have the sums and the second moments that it sends"
+            )
         least = squares
     limit = NORM_FACTOR * sums.records * order.width
     if order.standardisation and not float(least.sum()) <= limit:
-        raise InvalidReplyError(f"its features have a squared norm of {least.sum():.3g}; {limit:.3g} is the limit")
+        raise InvalidReplyError(
+            f"its features have a squared norm of {least.sum():.3g}; {limit:.3g} is "
+            "the limit"
+        )
 
 
 def _check_mixtures(order: SumsOrder, reply: Sums, max_records: int) -> None:
-    """Gaussians of one class each, with counts of at most its records, and moments that features can have."""
+    """Gaussians of one class each, with counts of at most its records, and moments that
+    features can have.
+    """
     counts = reply.arrays["counts"].astype(np.float64)
     means = reply.arrays["means"].astype(np.float64)
     variances = reply.arrays["variances"].astype(np.float64)
-    if ((counts > 0).sum(axis=1) != 1).any() or not counts.sum() <= max_records * (1 + 1e-4):
-        raise InvalidReplyError(f"its counts are not those of one class for each Gaussian, of {max_records} at most")
+    if ((counts > 0).sum(axis=1) != 1).any() or not counts.sum() <= max_records * (
+        1 + 1e-4
+    ):
+        raise InvalidReplyError(
+            "its counts are not those of one class for each Gaussian, of "
+            f"{max_records} at most"
+        )
     size = float((np.square(means) + variances).sum(axis=1).max())
     limit = NORM_FACTOR * order.width
     if order.standardisation and size > limit:
-        raise InvalidReplyError(f"its features have a squared norm of {size:.3g}; {limit:.3g} is the limit")
+        raise InvalidReplyError(
+            f"its features have a squared norm of {size:.3g}; {limit:.3g} is the limit"
+        )
 
 
 def _norm(array: NDArray[Any]) -> float:
-    """Not finite if any entry is not. Half precision holds a model's entries, but not the square of its norm."""
+    """Not finite if any entry is not. Half precision holds a model's entries, but not
+    the square of its norm.
+    """
     with np.errstate(over="ignore"):
         return float(np.linalg.norm(array.astype(np.float32, copy=False)))
 
@@ -177,37 +269,58 @@ def _check_release(order: PrepareOrder, reply: Release) -> None:
     if reply.scorer != order.scorer:
         raise InvalidReplyError(f"its release was made by the scorer {reply.scorer!r}")
     if reply.adjacency not in UNIT_SENSITIVITY:
-        raise InvalidReplyError(f"states its budget for the adjacency {reply.adjacency!r}, which is not known")
+        raise InvalidReplyError(
+            f"states its budget for the adjacency {reply.adjacency!r}, which is not "
+            "known"
+        )
     if reply.calibration not in CALIBRATIONS:
-        raise InvalidReplyError(f"states its budget for the calibration {reply.calibration!r}, which is not known")
+        raise InvalidReplyError(
+            f"states its budget for the calibration {reply.calibration!r}, which is "
+            "not known"
+        )
 
 
 def _check_bound(reply: Release, bound: Bound) -> None:
-    """The scorer fixes the step and the sensitivity; only the noise is the client's own choice."""
+    """The scorer fixes the step and the sensitivity; only the noise is the client's own
+    choice.
+    """
     for what, stated, expected in (
         ("step", reply.step, bound.step),
         ("sensitivity", reply.sensitivity, bound.sensitivity),
     ):
         if not math.isclose(stated, expected, rel_tol=RELATIVE_TOLERANCE):
             raise InvalidReplyError(
-                f"states a {what} of {stated:.7g}; for {reply.records} records the scorer's is {expected:.7g}"
+                f"states a {what} of {stated:.7g}; for {reply.records} records the "
+                f"scorer's is {expected:.7g}"
             )
     values = reply.arrays["values"]
-    size, limit = float(np.linalg.norm(values)), max_release_norm(bound, reply.scale, len(values))
+    size, limit = (
+        float(np.linalg.norm(values)),
+        max_release_norm(bound, reply.scale, len(values)),
+    )
     if size > limit:
         raise InvalidReplyError(
-            f"its release has norm {size:.3g}; {reply.records} records and its noise reach {limit:.3g}"
+            f"its release has norm {size:.3g}; {reply.records} records and its noise "
+            f"reach {limit:.3g}"
         )
 
 
 def _check_noise(reply: Release) -> None:
-    """Releases are weighted by their noise: one that states too little would dominate the others."""
+    """Releases are weighted by their noise: one that states too little would dominate
+    the others.
+    """
     budget = (reply.epsilon, reply.delta, reply.calibration, reply.adjacency)
     try:
-        expected = release_multiplier(*budget, len(reply.arrays["values"])) * reply.sensitivity
+        expected = (
+            release_multiplier(*budget, len(reply.arrays["values"])) * reply.sensitivity
+        )
     except Exception as error:  # the calibrations fail in many ways on hostile budgets
         raise InvalidReplyError(
-            f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = {reply.delta:g}"
+            f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = "
+            f"{reply.delta:g}"
         ) from error
     if not math.isclose(reply.scale, expected, rel_tol=RELATIVE_TOLERANCE):
-        raise InvalidReplyError(f"states noise of scale {reply.scale:.7g}; its budget asks for {expected:.7g}")
+        raise InvalidReplyError(
+            f"states noise of scale {reply.scale:.7g}; its budget asks for "
+            f"{expected:.7g}"
+        )

@@ -1,10 +1,17 @@
-"""Messages between server and clients, each declared once: orders one way, replies the other.
+"""Messages between server and clients, each declared once: orders one way, replies the
+other.
 
-`declaration` says how, `orders` and `replies` are the messages. `identity`, `checks` and `plan` follow from the
-declarations, and so do serialization (`flower.serialization`) and the privacy statement (`privacy.ledger`).
+`declaration` says how, `orders` and `replies` are the messages. `identity`, `checks`
+and `plan` follow from the declarations, and so do serialization
+(`flower.serialization`) and the privacy statement (`privacy.ledger`).
 """
 
-from fedaux.messages.checks import InvalidReplyError, check_order, check_reply, largest_reply
+from fedaux.messages.checks import (
+    InvalidReplyError,
+    check_order,
+    check_reply,
+    largest_reply,
+)
 from fedaux.messages.declaration import ORDERS, Disclosure, Part, Protection, fields_of
 from fedaux.messages.federation import Federation, Reply
 from fedaux.messages.identity import identity, question

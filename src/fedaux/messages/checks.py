@@ -1,4 +1,5 @@
-"""The checks that follow from the declarations: of an order at the site, of a reply and its size at the server.
+"""The checks that follow from the declarations: of an order at the site, of a reply and
+its size at the server.
 
 Every refusal of an order depends on the order alone, so it reveals nothing of a record.
 """
@@ -13,8 +14,10 @@ from fedaux.messages.orders import EveryOrder, Order
 from fedaux.messages.replies import Answer, answer_type
 from fedaux.messages.types import ArrayGroup
 
-OVERHEAD = 2**18  # bytes of a reply beside its arrays: names, headers, scalars, the account
-BYTES_OF_AN_ARRAY = 2**15  # of each of many small arrays, which are two objects of Flower's
+# bytes of a reply beside its arrays: names, headers, scalars, the account
+OVERHEAD = 2**18
+# of each of many small arrays, which are two objects of Flower's
+BYTES_OF_AN_ARRAY = 2**15
 
 
 class InvalidReplyError(ValueError):
@@ -22,9 +25,11 @@ class InvalidReplyError(ValueError):
 
 
 def check_order(order: EveryOrder) -> None:
-    """Raise an `OrderError` that names the first field which is not what its declaration says.
+    """Raise an `OrderError` that names the first field which is not what its
+    declaration says.
 
-    Fields are read in their order: one whose type depends on another field stands below it.
+    Fields are read in their order: one whose type depends on another field stands below
+    it.
     """
     for field in fields_of(type(order)):
         problem = _problem(field, order, getattr(order, field.name))
@@ -33,10 +38,14 @@ def check_order(order: EveryOrder) -> None:
 
 
 def check_reply(order: Order, reply: Answer) -> None:
-    """Raise an `InvalidReplyError` unless the reply has the form of an answer to this order."""
+    """Raise an `InvalidReplyError` unless the reply has the form of an answer to this
+    order.
+    """
     expected = answer_type(order)
     if type(reply) is not expected:
-        raise InvalidReplyError(f"sends a {type(reply).__name__} where a {expected.__name__} answers")
+        raise InvalidReplyError(
+            f"sends a {type(reply).__name__} where a {expected.__name__} answers"
+        )
     for field in fields_of(expected):
         problem = _problem(field, order, getattr(reply, field.name))
         if problem:
@@ -44,13 +53,21 @@ def check_reply(order: Order, reply: Answer) -> None:
 
 
 def _problem(field: Field, order: EveryOrder, value: Any) -> str:
-    """Say what a field should be, and what it is if that is a number; "" if nothing is wrong."""
+    """Say what a field should be, and what it is if that is a number; "" if nothing is
+    wrong.
+    """
     problem = field.type_for(order).problem(value)
-    return f"{problem}; it is {value!r}" if problem and isinstance(value, int | float) else problem
+    return (
+        f"{problem}; it is {value!r}"
+        if problem and isinstance(value, int | float)
+        else problem
+    )
 
 
 def largest_reply(order: Order) -> int:
-    """Return the bytes that an honest reply to an order has at most, for the server's link to enforce."""
+    """Return the bytes that an honest reply to an order has at most, for the server's
+    link to enforce.
+    """
     size = OVERHEAD
     for field in fields_of(answer_type(order)):
         kind = field.type_for(order)

@@ -1,8 +1,10 @@
-"""How a message is declared: once, with everything that any part of the system must know of each field.
+"""How a message is declared: once, with everything that any part of the system must
+know of each field.
 
-Serialization, the checks of orders and replies, the sizes of replies, the identity of an order, what an owner approves,
-what the sites of a secure sum agree on, and the wording of the privacy statement are all derived from these marks. A
-field without its marks is an error when the package is imported.
+Serialization, the checks of orders and replies, the sizes of replies, the identity of
+an order, what an owner approves, what the sites of a secure sum agree on, and the
+wording of the privacy statement are all derived from these marks. A field without its
+marks is an error when the package is imported.
 """
 
 from __future__ import annotations
@@ -18,31 +20,39 @@ from fedaux.messages.types import Type
 
 MARKS = "fedaux"  # the key of a field's marks in its metadata
 M = TypeVar("M")
-TypeOf = Type | Callable[[Any], Type]  # for an order's field a function of the order; for a reply's, of its order
+# for an order's field a function of the order; for a reply's, of its order
+TypeOf = Type | Callable[[Any], Type]
 
 
 class Part(Enum):
     """Whom a field of an order concerns, and whether it decides what leaves a site."""
 
-    RUN = "the same for all sites throughout the run"  # decides what leaves; an owner's approval binds it
+    # decides what leaves; an owner's approval binds it
+    RUN = "the same for all sites throughout the run"
     ROUND = "the same for all sites of a round"  # decides what leaves
     SITE = "a site's own, and decides what it answers"
-    CARRIER = "a site's own, and decides nothing"  # follows from other fields, or serves the transport
+    # follows from other fields, or serves the transport
+    CARRIER = "a site's own, and decides nothing"
 
     @property
     def is_shared(self) -> bool:
-        """Whether the sites of a secure sum must have been asked with the same value."""
+        """Whether the sites of a secure sum must have been asked with the same
+        value.
+        """
         return self in (Part.RUN, Part.ROUND)
 
 
 class Protection(Enum):
     """How what a reply says is protected.
 
-    Public is what follows from orders, settings and the account of earlier orders: no record influences it.
+    Public is what follows from orders, settings and the account of earlier orders: no
+    record influences it.
 
-    Hooks of a method see models and never a record (`methods.hooks`): what they send is post-processing, covered where
-    the model is. So are a model's logits on public data, weighted with what the server makes of the client's release;
-    in a secure sum a site weights them by its own class counts, and so methods that distil train without noise there.
+    Hooks of a method see models and never a record (`methods.hooks`): what they send is
+    post-processing, covered where the model is. So are a model's logits on public data,
+    weighted with what the server makes of the client's release; in a secure sum a site
+    weights them by its own class counts, and so methods that distil train without noise
+    there.
     """
 
     PUBLIC = "public"
@@ -53,7 +63,9 @@ class Protection(Enum):
 
 @dataclass(frozen=True)
 class Disclosure:
-    """What a field of a reply tells, in the words of the statement, and how that is protected."""
+    """What a field of a reply tells, in the words of the statement, and how that is
+    protected.
+    """
 
     what: str
     plain: Protection
@@ -81,7 +93,11 @@ class Answered:
 
 
 def asked(
-    type: TypeOf, part: Part, *, default: Any = dataclasses.MISSING, default_factory: Any = dataclasses.MISSING
+    type: TypeOf,
+    part: Part,
+    *,
+    default: Any = dataclasses.MISSING,
+    default_factory: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a field of an order."""
     return _field(Asked(type, part), default, default_factory)
@@ -99,7 +115,9 @@ def answered(
 
 
 def _field(marks: Asked | Answered, default: Any, default_factory: Any) -> Any:
-    return dataclasses.field(default=default, default_factory=default_factory, metadata={MARKS: marks})
+    return dataclasses.field(
+        default=default, default_factory=default_factory, metadata={MARKS: marks}
+    )
 
 
 @dataclass(frozen=True)
@@ -117,7 +135,9 @@ class Field:
 
     @property
     def may_be_left_out(self) -> bool:
-        """Whether empty arrays are not sent: every record of a message is a request of its own."""
+        """Whether empty arrays are not sent: every record of a message is a request of
+        its own.
+        """
         return self.has_arrays and self.default is not None
 
     @property
@@ -126,13 +146,16 @@ class Field:
         return isinstance(self.marks, Asked) and self.marks.part is Part.RUN
 
     def type_for(self, order: Any) -> Type:
-        """Return the type that the field must have, given the order that it belongs to or answers."""
+        """Return the type that the field must have, given the order that it belongs to
+        or answers.
+        """
         return self.marks.type(order) if callable(self.marks.type) else self.marks.type
 
 
 ORDERS: dict[type, str] = {}  # orders, and what Flower calls a message with one
 REPLIES: list[type] = []
-_FIELDS: dict[type, tuple[Field, ...]] = {}  # evaluating annotations takes longer than reading a small message
+# evaluating annotations takes longer than reading a small message
+_FIELDS: dict[type, tuple[Field, ...]] = {}
 
 
 def fields_of(kind: type) -> tuple[Field, ...]:
@@ -152,7 +175,9 @@ def order(flower_type: str) -> Callable[[type[M]], type[M]]:
     return declare
 
 
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(answered,))
+@dataclass_transform(
+    frozen_default=True, eq_default=False, field_specifiers=(answered,)
+)
 def reply(cls: type[M]) -> type[M]:
     """Declare a class as a reply."""
     declared = _declare(cls, Answered)
@@ -172,13 +197,23 @@ def _declare(cls: type[M], marks: type) -> type[M]:
     for field in dataclasses.fields(declared):  # type: ignore[arg-type]
         if not isinstance(field.metadata.get(MARKS), marks):
             raise TypeError(
-                f"Cannot declare {cls.__name__}: its field {field.name} has no marks. Declare it with "
-                f"{marks.__name__.lower()}(type, …), which says what it may hold and what it tells."
+                f"Cannot declare {cls.__name__}: its field {field.name} has no marks. "
+                f"Declare it with {marks.__name__.lower()}(type, …), which says what "
+                "it may hold and what it tells."
             )
         kind = dict if hints[field.name] == Arrays else hints[field.name]
-        default = field.default_factory() if callable(field.default_factory) else field.default
+        default = (
+            field.default_factory()
+            if callable(field.default_factory)
+            else field.default
+        )
         fields.append(
-            Field(field.name, kind, field.metadata[MARKS], None if default is dataclasses.MISSING else default)
+            Field(
+                field.name,
+                kind,
+                field.metadata[MARKS],
+                None if default is dataclasses.MISSING else default,
+            )
         )
     _FIELDS[declared] = tuple(fields)
     return declared

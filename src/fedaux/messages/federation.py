@@ -1,4 +1,6 @@
-"""What answers orders: sites over a network, clients in this process, or regional servers."""
+"""What answers orders: sites over a network, clients in this process, or regional
+servers.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,8 @@ Reply = Answer | Failure | Subtotal
 
 
 class Federation(Protocol):
-    """Sends orders to clients and streams their replies in any order; each can be processed and dropped."""
+    """Sends orders to clients and streams their replies in any order; each can be
+    processed and dropped.
+    """
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]: ...

@@ -1,7 +1,9 @@
-"""Orders: what a server may ask a site, with the marks of every field (`messages.declaration`).
+"""Orders: what a server may ask a site, with the marks of every field
+(`messages.declaration`).
 
-An order holds everything that the work needs except the client's data and its own settings; only these decide on
-privacy. `weights` is a model's flat state (`models.flat_state`).
+An order holds everything that the work needs except the client's data and its own
+settings; only these decide on privacy. `weights` is a model's flat state
+(`models.flat_state`).
 """
 
 from __future__ import annotations
@@ -16,22 +18,38 @@ import numpy as np
 
 from fedaux.core.arrays import Arrays
 from fedaux.messages.declaration import Part, asked, order
-from fedaux.messages.types import ANY_NAME, MAX_JSON, ArrayGroup, ArrayType, Flag, JsonObject, Number, Text, Type
+from fedaux.messages.types import (
+    ANY_NAME,
+    MAX_JSON,
+    ArrayGroup,
+    ArrayType,
+    Flag,
+    JsonObject,
+    Number,
+    Text,
+    Type,
+)
 
-VERSION = 2  # of messages: it grows with every change that an older reader could misread
+# of messages: it grows with every change that an older reader could misread
+VERSION = 2
 
 MAX_RANDOM_FEATURES = 100_000
-MAX_RELEASE = 2**24  # numbers of a release: 1,000 classes with moments of 512 dimensions are under a million
+# numbers of a release: 1,000 classes with moments of 512 dimensions are under a million
+MAX_RELEASE = 2**24
 TINY = float(np.finfo(np.float32).tiny)  # the smallest normal float32
-SUM_STEPS = ("shares", "masked", "survivors", "unmask")  # after the keys, which answer the order itself
+# after the keys, which answer the order itself
+SUM_STEPS = ("shares", "masked", "survivors", "unmask")
 
 
 @dataclass(frozen=True)
 class SumTerms:
-    """The terms of a secure sum. Each site checks them against its own settings, and signs them with its keys."""
+    """The terms of a secure sum. Each site checks them against its own settings, and
+    signs them with its keys.
+    """
 
     run: str
-    order: str  # the identity of the order whose answers are summed: the same at every site
+    # the identity of the order whose answers are summed: the same at every site
+    order: str
     attempt: int  # a sum that was given up is followed by another one
     sites: list[str]  # that are asked
     threshold: int  # how many of them the sum needs
@@ -49,10 +67,14 @@ class SumTerms:
 
 @dataclass(frozen=True)
 class Teaching:
-    """T2 at the client: what it needs to compute its part of the ensemble, on `examples` of D_distill."""
+    """T2 at the client: what it needs to compute its part of the ensemble, on
+    `examples` of D_distill.
+    """
 
     distill: str  # hash of D_distill, which the client's own must have
-    examples: int  # in this round; fewer than all are drawn from the stream (seed, "distill-part", round)
+    # in this round; fewer than all are drawn from the stream (seed, "distill-part",
+    # round)
+    examples: int
     scorer: str = ""  # "": all teachers count equally
     weights: str = ""
     h0: str = ""  # hash of the extractor under which D_distill is scored
@@ -77,7 +99,8 @@ CLASSES = Number(1, 2**20)
 TEACHING = JsonObject(get_type_hints(Teaching), optional=True)
 TERMS = {**get_type_hints(SumTerms), "sites": list}
 SUM = JsonObject(TERMS, optional=True)
-# buffers of a network may hold the −∞ of a mask, and counters are the integer buffers of any network
+# buffers of a network may hold the −∞ of a mask, and counters are the integer buffers
+# of any network
 EXTRACTOR = ArrayGroup(
     {
         "parameters": ArrayType(FLOAT, ("P",)),
@@ -95,7 +118,9 @@ MODEL = ArrayGroup(
     complete=False,
     needed=True,
 )
-STANDARDISATION = ArrayGroup({"mean": ArrayType(FLOAT, ("H",)), "deviation": ArrayType(FLOAT, ("H",), low=TINY)})
+STANDARDISATION = ArrayGroup(
+    {"mean": ArrayType(FLOAT, ("H",)), "deviation": ArrayType(FLOAT, ("H",), low=TINY)}
+)
 _EMBEDDING = {"mean": ArrayType(FLOAT, ("H",)), "basis": ArrayType(FLOAT, ("H", "k"))}
 PUBLIC: dict[str, Mapping[str, ArrayType]] = {  # by scorer
     "class-embedding": _EMBEDDING,
@@ -113,12 +138,19 @@ BROADCAST = ArrayGroup({ANY_NAME: ArrayType(FLOAT, None)})
 
 
 def _bytes_of_sites(order: SumOrder) -> Type:
-    """Return the type of bytes for or from any number of sites; each has a length of its own."""
-    return ArrayGroup({ANY_NAME: ArrayType(("uint8",), None, most=2**15)}, count=2 * len(order.terms.sites))
+    """Return the type of bytes for or from any number of sites; each has a length of
+    its own.
+    """
+    return ArrayGroup(
+        {ANY_NAME: ArrayType(("uint8",), None, most=2**15)},
+        count=2 * len(order.terms.sites),
+    )
 
 
 def _public(order: PrepareOrder) -> Type:
-    return ArrayGroup(PUBLIC.get(order.scorer, OWN_SCORER), needed=order.scorer in PUBLIC)
+    return ArrayGroup(
+        PUBLIC.get(order.scorer, OWN_SCORER), needed=order.scorer in PUBLIC
+    )
 
 
 def _public_to_teach(order: TrainOrder) -> Type:
@@ -133,7 +165,9 @@ class HelloOrder:
 
 @order("query.plan")
 class PlanOrder:
-    """Before any other order of a run: here is all that the run will ask for (`messages.plan`). Is it approved?"""
+    """Before any other order of a run: here is all that the run will ask for
+    (`messages.plan`). Is it approved?
+    """
 
     client: str = asked(NAME, Part.SITE)
     plan: str = asked(JsonObject(), Part.RUN)  # `RunPlan` as JSON
@@ -145,21 +179,29 @@ class PlanOrder:
 
 @order("query.prepare")
 class PrepareOrder:
-    """P2, P3: compute the scorer's summary of the client's data and release it within the client's own budget."""
+    """P2, P3: compute the scorer's summary of the client's data and release it within
+    the client's own budget.
+    """
 
     client: str = asked(NAME, Part.SITE)
     prototype: str = asked(SPEC, Part.RUN)  # PrototypeSpec as JSON
     scorer: str = asked(NAME, Part.RUN)
     classes: int = asked(CLASSES, Part.RUN)
-    size: int = asked(Number(1, MAX_RELEASE), Part.RUN)  # dimension of the released vector
+    # dimension of the released vector
+    size: int = asked(Number(1, MAX_RELEASE), Part.RUN)
     h0: str = asked(HASH, Part.RUN)  # hash of the extractor
-    # of the client's account, at the server: they detect an account restored from an old copy
+    # of the client's account, at the server: they detect an account restored from an
+    # old copy
     known_entries: int = asked(COUNT, Part.CARRIER)
-    extractor: Arrays = asked(EXTRACTOR, Part.CARRIER)  # h0, or empty if the client already has it or its features
+    # h0, or empty if the client already has it or its features
+    extractor: Arrays = asked(EXTRACTOR, Part.CARRIER)
     public: Arrays = asked(_public, Part.RUN)  # computed by the scorer from D⁻
-    known_signature: str = asked(HASH, Part.CARRIER, default="")  # `Account.signature` of `known_entries`
-    plan: str = asked(HASH, Part.CARRIER, default="")  # the hash of the plan that this order belongs to
-    sum: str = asked(SUM, Part.CARRIER, default="")  # `SumTerms` as JSON: the first message of a secure sum
+    # `Account.signature` of `known_entries`
+    known_signature: str = asked(HASH, Part.CARRIER, default="")
+    # the hash of the plan that this order belongs to
+    plan: str = asked(HASH, Part.CARRIER, default="")
+    # `SumTerms` as JSON: the first message of a secure sum
+    sum: str = asked(SUM, Part.CARRIER, default="")
 
 
 @order("query.sums")
@@ -170,12 +212,17 @@ class SumsOrder:
     prototype: str = asked(SPEC, Part.RUN)
     classes: int = asked(CLASSES, Part.RUN)
     # "moments": with second moments; "moments-per-class": with those of each class
-    sends: str = asked(Text(choices=("class-sums", "moments", "moments-per-class", "mixtures")), Part.RUN)
+    sends: str = asked(
+        Text(choices=("class-sums", "moments", "moments-per-class", "mixtures")),
+        Part.RUN,
+    )
     width: int = asked(Number(1, 2**20), Part.RUN)  # number of features that are summed
     h0: str = asked(HASH, Part.RUN)
-    random_features: int = asked(Number(0, MAX_RANDOM_FEATURES), Part.RUN)  # as in `TrainOrder`
+    # as in `TrainOrder`
+    random_features: int = asked(Number(0, MAX_RANDOM_FEATURES), Part.RUN)
     extractor: Arrays = asked(EXTRACTOR, Part.CARRIER, default_factory=dict)
-    standardisation: Arrays = asked(STANDARDISATION, Part.RUN, default_factory=dict)  # as in `TrainOrder`
+    # as in `TrainOrder`
+    standardisation: Arrays = asked(STANDARDISATION, Part.RUN, default_factory=dict)
     plan: str = asked(HASH, Part.CARRIER, default="")
     sum: str = asked(SUM, Part.CARRIER, default="")
 
@@ -188,7 +235,8 @@ class TrainOrder:
     round: int = asked(Number(1, 2**31), Part.ROUND)
     prototype: str = asked(SPEC, Part.RUN)
     classes: int = asked(CLASSES, Part.RUN)
-    method: str = asked(NAME, Part.RUN)  # whose hooks the client runs: that of the client's own settings
+    # whose hooks the client runs: that of the client's own settings
+    method: str = asked(NAME, Part.RUN)
     method_options: str = asked(JsonObject(), Part.RUN)
     epochs: int = asked(Number(1, 2**20), Part.RUN)
     batch_size: int = asked(Number(1, 2**31), Part.RUN)
@@ -198,21 +246,29 @@ class TrainOrder:
     weight_decay: float = asked(Number(0, 1e30, whole=False), Part.RUN)
     mu: float = asked(Number(0, 1e30, whole=False), Part.RUN)
     seed: int = asked(Number(0, 2**63 - 1), Part.SITE)
-    h0: str = asked(HASH, Part.RUN)  # of the extractor on whose features only the head is trained; "": a whole network
+    # of the extractor on whose features only the head is trained; "": a whole network
+    h0: str = asked(HASH, Part.RUN)
     known_entries: int = asked(COUNT, Part.CARRIER)
     run: str = asked(NAME, Part.RUN)  # the id under which the client keeps its state
-    # the last round whose update from this client was used: its state continues from there; 0: none
+    # the last round whose update from this client was used: its state continues from
+    # there; 0: none
     last_round: int = asked(Number(0, 2**31), Part.SITE)
     weights: Arrays = asked(MODEL, Part.ROUND)
-    extractor: Arrays = asked(EXTRACTOR, Part.CARRIER, default_factory=dict)  # as in `PrepareOrder`; empty without h0
-    broadcast: Arrays = asked(BROADCAST, Part.ROUND, default_factory=dict)  # what the method sends beside the model
+    # as in `PrepareOrder`; empty without h0
+    extractor: Arrays = asked(EXTRACTOR, Part.CARRIER, default_factory=dict)
+    # what the method sends beside the model
+    broadcast: Arrays = asked(BROADCAST, Part.ROUND, default_factory=dict)
     # `Teaching` as JSON; "" if the client does not teach, or the server runs its model
     teaching: str = asked(TEACHING, Part.ROUND, default="")
-    public: Arrays = asked(_public_to_teach, Part.ROUND, default_factory=dict)  # of the scorer, for teaching
-    # of the scorer to all releases: what all clients share; in a secure sum with the fit of the sum of releases
+    # of the scorer, for teaching
+    public: Arrays = asked(_public_to_teach, Part.ROUND, default_factory=dict)
+    # of the scorer to all releases: what all clients share; in a secure sum with the
+    # fit of the sum of releases
     fit: Arrays = asked(FIT, Part.ROUND, default_factory=dict)
-    client_fit: Arrays = asked(FIT, Part.SITE, default_factory=dict)  # of the scorer to this client's release
-    standardisation: Arrays = asked(STANDARDISATION, Part.RUN, default_factory=dict)  # of a head's features; empty: raw
+    # of the scorer to this client's release
+    client_fit: Arrays = asked(FIT, Part.SITE, default_factory=dict)
+    # of a head's features; empty: raw
+    standardisation: Arrays = asked(STANDARDISATION, Part.RUN, default_factory=dict)
     # that a head is trained on; 0: h0's own (`models.registry.HeadFeatures`)
     random_features: int = asked(Number(0, MAX_RANDOM_FEATURES), Part.RUN, default=0)
     known_signature: str = asked(HASH, Part.CARRIER, default="")
@@ -226,8 +282,9 @@ class TrainOrder:
 class SumOrder:
     """One of the four messages that follow an order with terms.
 
-    `arrays` are bytes by site: the keys of all sites ("shares"), what others have encrypted for this one ("masked"),
-    nothing ("survivors"), the sites' signatures ("unmask").
+    `arrays` are bytes by site: the keys of all sites ("shares"), what others have
+    encrypted for this one ("masked"), nothing ("survivors"), the sites' signatures
+    ("unmask").
     """
 
     client: str = asked(NAME, Part.SITE)

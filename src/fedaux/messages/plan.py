@@ -1,9 +1,11 @@
-"""The plan of a run: everything that a server will ask of the sites, before it asks for any of it.
+"""The plan of a run: everything that a server will ask of the sites, before it asks for
+any of it.
 
-An owner approves a plan, once for the whole run. It names the method, how many orders of which kind there will be at
-most, and for each of them all that is fixed for the run: networks, epochs, the hash of the extractor, the hash of the
-public arrays. What changes from round to round, such as the model to start from, cannot be known beforehand. The owner
-approves a number of such rounds instead.
+An owner approves a plan, once for the whole run. It names the method, how many orders
+of which kind there will be at most, and for each of them all that is fixed for the run:
+networks, epochs, the hash of the extractor, the hash of the public arrays. What changes
+from round to round, such as the model to start from, cannot be known beforehand. The
+owner approves a number of such rounds instead.
 """
 
 from __future__ import annotations
@@ -20,9 +22,15 @@ from fedaux.messages.identity import run_facts
 from fedaux.messages.orders import NAME, DataOrder, PrepareOrder, SumsOrder, TrainOrder
 from fedaux.messages.types import Hash, Number, Type
 
-KINDS: dict[type, str] = {PrepareOrder: "release", SumsOrder: "sums", TrainOrder: "train"}
+KINDS: dict[type, str] = {
+    PrepareOrder: "release",
+    SumsOrder: "sums",
+    TrainOrder: "train",
+}
 SPARE_ROUNDS = 5  # rounds that a server may ask for once more, after a fault of its own
-ATTEMPTS = 2  # secure sums with noise: the second one costs those sites again whose vector has left them
+# secure sums with noise: the second one costs those sites again whose vector has left
+# them
+ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
@@ -38,24 +46,37 @@ class Ask:
         return cls(KINDS[type(order)], at_most, run_facts(order))
 
     def check(self) -> None:
-        """Raise an `OrderError` unless these are facts that orders of this kind have, each of its type."""
+        """Raise an `OrderError` unless these are facts that orders of this kind have,
+        each of its type.
+        """
         kinds = {name: kind for kind, name in KINDS.items()}
         if self.kind not in kinds:
-            raise OrderError(f"Cannot read the plan of the run: it asks for {self.kind!r}, which is not known here.")
+            raise OrderError(
+                f"Cannot read the plan of the run: it asks for {self.kind!r}, which is "
+                "not known here."
+            )
         _check("at_most", Number(1, 2**31), self.at_most)
-        declared = {field.name: field for field in fields_of(kinds[self.kind]) if field.is_fixed_for_run}
+        declared = {
+            field.name: field
+            for field in fields_of(kinds[self.kind])
+            if field.is_fixed_for_run
+        }
         needed = {name for name, field in declared.items() if not field.has_arrays}
         if not needed <= set(self.facts) <= set(declared):
             raise OrderError(
-                f"Cannot read the plan of the run: orders to {self.kind} have the facts {', '.join(declared)}, not "
-                f"{', '.join(self.facts)}."
+                f"Cannot read the plan of the run: orders to {self.kind} have the "
+                f"facts {', '.join(declared)}, not {', '.join(self.facts)}."
             )
         for name, value in self.facts.items():
-            kind = Hash() if declared[name].has_arrays else declared[name].type_for(None)
+            kind = (
+                Hash() if declared[name].has_arrays else declared[name].type_for(None)
+            )
             _check(name, kind, value)
 
     def covers(self, order: DataOrder) -> bool:
-        return self.kind == KINDS[type(order)] and self.facts == _as_json(run_facts(order))
+        return self.kind == KINDS[type(order)] and self.facts == _as_json(
+            run_facts(order)
+        )
 
 
 @dataclass(frozen=True)
@@ -69,7 +90,9 @@ class RunPlan:
     asks: tuple[Ask, ...]
 
     def check(self) -> None:
-        """Raise an `OrderError` unless this is a plan that a person can read: known facts, each of its type."""
+        """Raise an `OrderError` unless this is a plan that a person can read: known
+        facts, each of its type.
+        """
         _check("run", NAME, self.run)
         _check("method", NAME, self.method)
         _check("rounds", Number(1, 2**31), self.rounds)
@@ -81,15 +104,32 @@ class RunPlan:
         """Read a plan; raise an `OrderError` if the text is none."""
         try:
             content = json.loads(text)
-            asks = tuple(Ask(str(ask["kind"]), int(ask["at_most"]), dict(ask["facts"])) for ask in content["asks"])
-            return cls(
-                str(content["run"]), str(content["method"]), int(content["rounds"]), bool(content["secure"]), asks
+            asks = tuple(
+                Ask(str(ask["kind"]), int(ask["at_most"]), dict(ask["facts"]))
+                for ask in content["asks"]
             )
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            raise OrderError("Cannot read the plan of the run: it is not of this version of fedaux.") from error
+            return cls(
+                str(content["run"]),
+                str(content["method"]),
+                int(content["rounds"]),
+                bool(content["secure"]),
+                asks,
+            )
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+        ) as error:
+            raise OrderError(
+                "Cannot read the plan of the run: it is not of this version of fedaux."
+            ) from error
 
     def to_json(self) -> str:
-        return json.dumps({**vars(self), "asks": [vars(ask) for ask in self.asks]}, sort_keys=True)
+        return json.dumps(
+            {**vars(self), "asks": [vars(ask) for ask in self.asks]}, sort_keys=True
+        )
 
     @property
     def hash(self) -> str:
@@ -100,8 +140,12 @@ class RunPlan:
         return next((ask for ask in self.asks if ask.covers(order)), None)
 
 
-def plan_of(run: str, method: str, rounds: int, secure: bool, orders: Sequence[DataOrder]) -> RunPlan:
-    """Make the plan of a run from one order of each kind and prototype; equal ones are listed once."""
+def plan_of(
+    run: str, method: str, rounds: int, secure: bool, orders: Sequence[DataOrder]
+) -> RunPlan:
+    """Make the plan of a run from one order of each kind and prototype; equal ones are
+    listed once.
+    """
     asks: list[Ask] = []
     for order in orders:
         ask = Ask.of(order, most_orders(order, rounds, secure))
@@ -111,7 +155,9 @@ def plan_of(run: str, method: str, rounds: int, secure: bool, orders: Sequence[D
 
 
 def most_orders(order: DataOrder, rounds: int, secure: bool) -> int:
-    """Return how many orders that are like this one a run may need; the same order may come as often as it takes."""
+    """Return how many orders that are like this one a run may need; the same order may
+    come as often as it takes.
+    """
     if isinstance(order, TrainOrder):
         return rounds + SPARE_ROUNDS
     return ATTEMPTS if secure and isinstance(order, PrepareOrder) else 1
@@ -120,7 +166,9 @@ def most_orders(order: DataOrder, rounds: int, secure: bool) -> int:
 def _check(name: str, kind: Type, value: Any) -> None:
     problem = kind.problem(value)
     if problem:
-        raise OrderError(f"Cannot read the plan of the run: its {name} must be {problem}.")
+        raise OrderError(
+            f"Cannot read the plan of the run: its {name} must be {problem}."
+        )
 
 
 def _as_json(facts: dict[str, Any]) -> Any:

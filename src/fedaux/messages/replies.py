@@ -1,4 +1,6 @@
-"""Replies: what a site may answer, with what every field tells and how that is protected."""
+"""Replies: what a site may answer, with what every field tells and how that is
+protected.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +27,46 @@ from fedaux.messages.orders import (
     Teaching,
     TrainOrder,
 )
-from fedaux.messages.types import ANY_NAME, MAX_JSON, ArrayGroup, ArrayType, Flag, JsonObject, Number, Text, Type
+from fedaux.messages.types import (
+    ANY_NAME,
+    MAX_JSON,
+    ArrayGroup,
+    ArrayType,
+    Flag,
+    JsonObject,
+    Number,
+    Text,
+    Type,
+)
 
 PUBLIC, COVERED, SUMMED, UNPROTECTED = Protection
 
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
-MAX_SUM_BYTES = 512  # of keys with their signatures, of a signature, or of an encrypted share
+# of keys with their signatures, of a signature, or of an encrypted share
+MAX_SUM_BYTES = 512
 MOST_COMPONENTS = 50  # Gaussians of a class in a mixture
 MODELS_BESIDE = 3  # models that a method sends beside the trained one, at most
 FINITE = 1e308
 
 NAME_OF_CLIENT = Disclosure.always("name of the client", PUBLIC)
-SIZE = Disclosure.always("number of records (persons) of a client; under add-remove the declared one", UNPROTECTED)
+SIZE = Disclosure.always(
+    "number of records (persons) of a client; under add-remove the declared one",
+    UNPROTECTED,
+)
 BUDGET = Disclosure.always("the noise and the budget behind it", PUBLIC)
 ACCOUNT = Disclosure.always("the client's account: total ε, δ, entries", PUBLIC)
-PROTOCOL = Disclosure.always("keys, encrypted shares and signatures of secure sums", PUBLIC)
+PROTOCOL = Disclosure.always(
+    "keys, encrypted shares and signatures of secure sums", PUBLIC
+)
 TRAINED_FOR = "seconds of local training (0 under private training)"
 EXTRA = "what the method computes from local models: control variates, …"
 
 SIDE_CHANNELS = (  # observable, but no field of any message
     Disclosure.always("when a reply arrives", UNPROTECTED),
-    Disclosure.always("whether the data could be read at all: one of five words instead of a reply", UNPROTECTED),
+    Disclosure.always(
+        "whether the data could be read at all: one of five words instead of a reply",
+        UNPROTECTED,
+    ),
 )
 
 RECORDS = Number(0, 2**62)
@@ -55,7 +76,10 @@ ACCOUNT_JSON = JsonObject(get_type_hints(Account))
 
 def sums_shapes(classes: int, width: int, sends: str) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the arrays that sums of features consist of."""
-    shapes: dict[str, tuple[int, ...]] = {"class_sums": (classes, width), "counts": (classes,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "class_sums": (classes, width),
+        "counts": (classes,),
+    }
     triangle = width * (width + 1) // 2
     if sends == "moments":
         shapes["moments"] = (triangle,)
@@ -65,7 +89,9 @@ def sums_shapes(classes: int, width: int, sends: str) -> dict[str, tuple[int, ..
 
 
 def ensemble_shapes(order: TrainOrder) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a client's part of the ensemble; {} if the order does not ask for one."""
+    """Return the shapes of a client's part of the ensemble; {} if the order does not
+    ask for one.
+    """
     if not order.teaching:
         return {}
     size = Teaching.from_json(order.teaching).examples
@@ -79,21 +105,36 @@ def _released(order: PrepareOrder) -> Type:
 def _sums(order: SumsOrder) -> Type:
     if order.sends != "mixtures":
         shapes = sums_shapes(order.classes, order.width, order.sends)
-        return ArrayGroup({name: ArrayType(LONG, shape) for name, shape in shapes.items()}, needed=True)
+        return ArrayGroup(
+            {name: ArrayType(LONG, shape) for name, shape in shapes.items()},
+            needed=True,
+        )
     rows = MOST_COMPONENTS * order.classes
-    per_class = ArrayType(("float32",), ("G", order.classes), low=0, most=4 * rows * order.classes)
-    per_feature = ArrayType(("float32",), ("G", order.width), most=4 * rows * order.width)
-    positive = ArrayType(("float32",), ("G", order.width), low=0, most=4 * rows * order.width)
-    return ArrayGroup({"counts": per_class, "means": per_feature, "variances": positive}, needed=True)
+    per_class = ArrayType(
+        ("float32",), ("G", order.classes), low=0, most=4 * rows * order.classes
+    )
+    per_feature = ArrayType(
+        ("float32",), ("G", order.width), most=4 * rows * order.width
+    )
+    positive = ArrayType(
+        ("float32",), ("G", order.width), low=0, most=4 * rows * order.width
+    )
+    return ArrayGroup(
+        {"counts": per_class, "means": per_feature, "variances": positive}, needed=True
+    )
 
 
 def _masked(order: SumOrder) -> Type:
-    return ArrayGroup({"masked": ArrayType(("uint64",), (order.terms.length,))}, needed=True)
+    return ArrayGroup(
+        {"masked": ArrayType(("uint64",), (order.terms.length,))}, needed=True
+    )
 
 
 def _of_the_sum(order: DataOrder | SumOrder) -> Type:
     sites = len(SumTerms.from_json(order.sum).sites)
-    return ArrayGroup({ANY_NAME: ArrayType(("uint8",), None, most=MAX_SUM_BYTES)}, count=2 * sites)
+    return ArrayGroup(
+        {ANY_NAME: ArrayType(("uint8",), None, most=MAX_SUM_BYTES)}, count=2 * sites
+    )
 
 
 def _step_of(order: DataOrder | SumOrder) -> Type:
@@ -117,7 +158,10 @@ def _beside_the_model(order: TrainOrder) -> Type:
 
 def _ensemble(order: TrainOrder) -> Type:
     shapes = ensemble_shapes(order)
-    return ArrayGroup({name: ArrayType(LONG, shape) for name, shape in shapes.items()}, needed=bool(shapes))
+    return ArrayGroup(
+        {name: ArrayType(LONG, shape) for name, shape in shapes.items()},
+        needed=bool(shapes),
+    )
 
 
 def _round(order: TrainOrder) -> Type:
@@ -134,17 +178,26 @@ def _plan(order: PlanOrder) -> Type:
 
 @reply
 class Hello:
-    """The names of a node's clients and of its declared classes, each as JSON. No data is read to answer.
+    """The names of a node's clients and of its declared classes, each as JSON. No data
+    is read to answer.
 
     A field that an older release does not send has a default.
     """
 
-    clients: str = answered(Text(MAX_JSON), Disclosure.always("names of the clients", PUBLIC))
-    classes: str = answered(Text(MAX_JSON), Disclosure.always("declared classes", PUBLIC))
+    clients: str = answered(
+        Text(MAX_JSON), Disclosure.always("names of the clients", PUBLIC)
+    )
+    classes: str = answered(
+        Text(MAX_JSON), Disclosure.always("declared classes", PUBLIC)
+    )
     # the version of messages that the node speaks
-    speaks: int = answered(Number(0, 2**31), Disclosure.always("version of messages", PUBLIC))
+    speaks: int = answered(
+        Number(0, 2**31), Disclosure.always("version of messages", PUBLIC)
+    )
     versions: str = answered(
-        Text(1000), Disclosure.always("versions of fedaux, Flower and PyTorch", PUBLIC), default=""
+        Text(1000),
+        Disclosure.always("versions of fedaux, Flower and PyTorch", PUBLIC),
+        default="",
     )
 
 
@@ -153,7 +206,9 @@ class Consent:
     """What the owner of a site says to the plan of a run."""
 
     client: str = answered(_client, NAME_OF_CLIENT)
-    plan: str = answered(_plan, Disclosure.always("the hash of the plan of a run", PUBLIC))
+    plan: str = answered(
+        _plan, Disclosure.always("the hash of the plan of a run", PUBLIC)
+    )
     decision: str = answered(
         Text(choices=("approved", "pending", "refused")),
         Disclosure.always("whether the owner has approved the run", PUBLIC),
@@ -162,9 +217,11 @@ class Consent:
 
 @reply
 class Release:
-    """P3: a client's summary with noise added; everything the server computes from it is post-processing.
+    """P3: a client's summary with noise added; everything the server computes from it
+    is post-processing.
 
-    `values * step` is the summary, `scale * step` the standard deviation of its noise, `records` the public |D_i|.
+    `values * step` is the summary, `scale * step` the standard deviation of its noise,
+    `records` the public |D_i|.
     """
 
     client: str = answered(_client, NAME_OF_CLIENT)
@@ -179,26 +236,34 @@ class Release:
     step: float = answered(POSITIVE, BUDGET)
     unsafe: bool = answered(Flag(), BUDGET)  # seeded noise: no privacy guarantee
     account: str = answered(ACCOUNT_JSON, ACCOUNT)  # `Account` as JSON
-    arrays: Arrays = answered(_released, Disclosure.always("certainty scores", COVERED))  # {"values": int64 (k,)}
+    # {"values": int64 (k,)}
+    arrays: Arrays = answered(_released, Disclosure.always("certainty scores", COVERED))
 
 
 @reply
 class Sums:
-    """Sums of a client's features in integer steps (`methods.analytic_heads`), or mixtures; without noise."""
+    """Sums of a client's features in integer steps (`methods.analytic_heads`), or
+    mixtures; without noise.
+    """
 
     client: str = answered(_client, NAME_OF_CLIENT)
     records: int = answered(RECORDS, SIZE)
     account: str = answered(ACCOUNT_JSON, ACCOUNT)
     arrays: Arrays = answered(
-        _sums, Disclosure.always("sums of features per class, or of their products too", UNPROTECTED)
+        _sums,
+        Disclosure.always(
+            "sums of features per class, or of their products too", UNPROTECTED
+        ),
     )
 
 
 @reply
 class Update:
-    """The locally trained model. `noise`, `rate` and `steps` describe private training (`privacy.accounting`).
+    """The locally trained model. `noise`, `rate` and `steps` describe private training
+    (`privacy.accounting`).
 
-    Noise 0 means training was not private. Private training does not report `loss` and `seconds`.
+    Noise 0 means training was not private. Private training does not report `loss` and
+    `seconds`.
     """
 
     client: str = answered(_client, NAME_OF_CLIENT)
@@ -206,27 +271,39 @@ class Update:
     records: int = answered(RECORDS, SIZE)
     loss: float = answered(
         Number(-FINITE, FINITE, whole=False),
-        Disclosure("loss of local training (0 under private training)", UNPROTECTED, PUBLIC),
+        Disclosure(
+            "loss of local training (0 under private training)", UNPROTECTED, PUBLIC
+        ),
     )
-    seconds: float = answered(Number(0, FINITE, whole=False), Disclosure(TRAINED_FOR, UNPROTECTED, PUBLIC))
+    seconds: float = answered(
+        Number(0, FINITE, whole=False), Disclosure(TRAINED_FOR, UNPROTECTED, PUBLIC)
+    )
     noise: float = answered(Number(0, 2.0**60, whole=False), BUDGET)
     rate: float = answered(Number(float(np.finfo(float).tiny), 1, whole=False), BUDGET)
     steps: int = answered(Number(0, MAX_STEPS), BUDGET)
     account: str = answered(ACCOUNT_JSON, ACCOUNT)
     weights: Arrays = answered(_model, Disclosure("local models", UNPROTECTED, COVERED))
     # what the method sends beside the model
-    extra: Arrays = answered(_beside_the_model, Disclosure(EXTRA, UNPROTECTED, COVERED), default_factory=dict)
+    extra: Arrays = answered(
+        _beside_the_model, Disclosure(EXTRA, UNPROTECTED, COVERED), default_factory=dict
+    )
     # the client's part of the ensemble (`Ensemble.to_arrays`), if it teaches
     ensemble: Arrays = answered(
         _ensemble,
-        Disclosure("logits of local models on public data (teachers.run_on)", UNPROTECTED, COVERED),
+        Disclosure(
+            "logits of local models on public data (teachers.run_on)",
+            UNPROTECTED,
+            COVERED,
+        ),
         default_factory=dict,
     )
 
 
 @reply
 class SumReply:
-    """A site's part in the protocol of a secure sum: keys, encrypted shares, a signature, or shares of secrets."""
+    """A site's part in the protocol of a secure sum: keys, encrypted shares, a
+    signature, or shares of secrets.
+    """
 
     client: str = answered(_client, NAME_OF_CLIENT)
     step: str = answered(_step_of, PROTOCOL)
@@ -235,19 +312,25 @@ class SumReply:
 
 @reply
 class Masked:
-    """What a site would have sent, as one vector of integers under masks that cancel in the sum over all sites."""
+    """What a site would have sent, as one vector of integers under masks that cancel in
+    the sum over all sites.
+    """
 
     client: str = answered(_client, NAME_OF_CLIENT)
     account: str = answered(ACCOUNT_JSON, ACCOUNT)
     arrays: Arrays = answered(  # {"masked": uint64 (length,)}
         _masked,
-        Disclosure.always("releases, sums of features, or models with their sizes and losses", SUMMED),
+        Disclosure.always(
+            "releases, sums of features, or models with their sizes and losses", SUMMED
+        ),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Subtotal:
-    """A regional server's sum of its clients' updates in a round, as one reply; see `server.regions`."""
+    """A regional server's sum of its clients' updates in a round, as one reply; see
+    `server.regions`.
+    """
 
     facts: dict[str, Any] = field(repr=False)  # for JSON: figures of each client
     contribution: ArrayTree = field(repr=False)  # `methods.contribution.Contribution`
@@ -263,7 +346,9 @@ _ANSWERS: dict[type, type[Answer]] = {
 
 
 def answer_type(order: Order) -> type[Answer]:
-    """Return the type of a reply to this order: in a secure sum, what would identify a site is masked."""
+    """Return the type of a reply to this order: in a secure sum, what would identify a
+    site is masked.
+    """
     if isinstance(order, SumOrder):
         return Masked if order.step == "masked" else SumReply
     if not isinstance(order, PlanOrder) and order.sum:

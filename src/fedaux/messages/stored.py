@@ -1,4 +1,6 @@
-"""An order as a file: a site that takes part in a secure sum keeps the order until its vector is asked for."""
+"""An order as a file: a site that takes part in a secure sum keeps the order until its
+vector is asked for.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _KINDS = {kind.__name__: kind for kind in ORDERS}
 
 
 def order_to_bytes(order: DataOrder) -> bytes:
-    """Return an order's fields in the format of safetensors; the scalars are one array of bytes."""
+    """Return an order's fields in the format of safetensors; the scalars are one array
+    of bytes.
+    """
     scalars: dict[str, Any] = {"kind": type(order).__name__}
     tensors: Arrays = {}
     for field in fields_of(type(order)):
@@ -27,7 +31,8 @@ def order_to_bytes(order: DataOrder) -> bytes:
             scalars[field.name] = value
             continue
         for name, array in value.items():
-            tensors[f"{field.name}|{name}"] = np.asarray(array, order="C")  # a scalar keeps its shape
+            # a scalar keeps its shape
+            tensors[f"{field.name}|{name}"] = np.asarray(array, order="C")
     tensors[_SCALARS] = np.frombuffer(json.dumps(scalars).encode(), np.uint8)
     return save(tensors)
 
@@ -37,7 +42,10 @@ def order_from_bytes(content: bytes) -> DataOrder:
     tensors = load(content)
     scalars = json.loads(tensors.pop(_SCALARS).tobytes())
     kind = _KINDS[scalars.pop("kind")]
-    values: dict[str, Any] = {**scalars, **{field.name: {} for field in fields_of(kind) if field.has_arrays}}
+    values: dict[str, Any] = {
+        **scalars,
+        **{field.name: {} for field in fields_of(kind) if field.has_arrays},
+    }
     for key, array in tensors.items():
         field, _, name = key.partition("|")
         values[field][name] = array

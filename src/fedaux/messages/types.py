@@ -1,11 +1,13 @@
-"""What a field of a message may hold, to the last bit: its type, its shape and its range.
+"""What a field of a message may hold, to the last bit: its type, its shape and its
+range.
 
-A message comes from a party that may be hostile, and a client's proof of privacy is about numbers of a certain type. An
-integer where a float was meant wraps where a float would not, and another byte order or a broader type takes another
-kernel. So nothing is converted here: a field is what its type says, or the message is refused.
+A message comes from a party that may be hostile, and a client's proof of privacy is
+about numbers of a certain type. An integer where a float was meant wraps where a float
+would not, and another byte order or a broader type takes another kernel. So nothing is
+converted here: a field is what its type says, or the message is refused.
 
-Text is shown to people and written to logs, so it consists of printable characters: an escape sequence could rewrite
-what an owner reads on a terminal.
+Text is shown to people and written to logs, so it consists of printable characters: an
+escape sequence could rewrite what an owner reads on a terminal.
 """
 
 from __future__ import annotations
@@ -33,7 +35,11 @@ class Text:
     def problem(self, value: Any) -> str:
         """Say what the value should be; "" if it is that."""
         if self.choices:
-            return "" if type(value) is str and value in self.choices else f"one of {', '.join(self.choices)}"
+            return (
+                ""
+                if type(value) is str and value in self.choices
+                else f"one of {', '.join(self.choices)}"
+            )
         if type(value) is not str or len(value) > self.length:
             return f"text of at most {self.length} characters"
         if not value.isprintable():
@@ -46,13 +52,19 @@ class Hash:
     """The hexadecimal digits of 256 bits."""
 
     def problem(self, value: Any) -> str:
-        is_hash = type(value) is str and len(value) == 64 and set(value) <= set("0123456789abcdef")
+        is_hash = (
+            type(value) is str
+            and len(value) == 64
+            and set(value) <= set("0123456789abcdef")
+        )
         return "" if is_hash else "64 hexadecimal digits"
 
 
 @dataclass(frozen=True)
 class JsonObject:
-    """Text that is a JSON object with exactly these entries, each of its type; without `entries`, any object."""
+    """Text that is a JSON object with exactly these entries, each of its type; without
+    `entries`, any object.
+    """
 
     entries: Mapping[str, type] | None = None
     optional: bool = False  # whether "" may stand for no object
@@ -70,7 +82,9 @@ class JsonObject:
         types = {name: type(entry) for name, entry in content.items()}
         if types == dict(self.entries):
             return ""
-        expected = ", ".join(f"{name} ({kind.__name__})" for name, kind in self.entries.items())
+        expected = ", ".join(
+            f"{name} ({kind.__name__})" for name, kind in self.entries.items()
+        )
         return f"a JSON object with {expected}"
 
 
@@ -85,9 +99,11 @@ def _parse(value: Any) -> Any:
 
 
 def _is_printable(content: Any) -> bool:
-    """Whether all text in a JSON value is printable; escapes such as \\u001b are resolved here.
+    """Whether all text in a JSON value is printable; escapes such as \\u001b are
+    resolved here.
 
-    This is no recursion, since content that is deep enough to parse may be too deep for one.
+    This is no recursion, since content that is deep enough to parse may be too deep for
+    one.
     """
     waiting = [content]
     while waiting:
@@ -120,11 +136,22 @@ class Number:
         if self.low == self.high:
             return str(self.low)
         noun = "an integer" if self.whole else "a number"
-        low, high = (str(bound) if self.whole else f"{bound:g}" for bound in (self.low, self.high))
-        return f"{noun} above {low} and below {high}" if self.strict else f"{noun} from {low} to {high}"
+        low, high = (
+            str(bound) if self.whole else f"{bound:g}"
+            for bound in (self.low, self.high)
+        )
+        return (
+            f"{noun} above {low} and below {high}"
+            if self.strict
+            else f"{noun} from {low} to {high}"
+        )
 
     def _contains(self, value: float) -> bool:
-        return self.low < value < self.high if self.strict else self.low <= value <= self.high
+        return (
+            self.low < value < self.high
+            if self.strict
+            else self.low <= value <= self.high
+        )
 
 
 @dataclass(frozen=True)
@@ -137,10 +164,12 @@ class Flag:
 
 @dataclass(frozen=True)
 class ArrayType:
-    """An array of one of these types, in the machine's own byte order, with a given shape.
+    """An array of one of these types, in the machine's own byte order, with a given
+    shape.
 
-    Letters in the shape stand for sizes that must agree within a field, None for any shape. Finite values lie between
-    `low` and `high`. There is no NaN, and there are infinities only where `finite` is false.
+    Letters in the shape stand for sizes that must agree within a field, None for any
+    shape. Finite values lie between `low` and `high`. There is no NaN, and there are
+    infinities only where `finite` is false.
     """
 
     types: tuple[str, ...]
@@ -151,8 +180,12 @@ class ArrayType:
     most: int = 2**62  # bytes
 
     def problem(self, array: Any, sizes: dict[str, int]) -> str:
-        """Return what the array should be, or "" if it is; the sizes of letters are added to `sizes`."""
-        if not isinstance(array, np.ndarray) or array.dtype not in [np.dtype(name) for name in self.types]:
+        """Return what the array should be, or "" if it is; the sizes of letters are
+        added to `sizes`.
+        """
+        if not isinstance(array, np.ndarray) or array.dtype not in [
+            np.dtype(name) for name in self.types
+        ]:
             return f"an array of {' or '.join(self.types)}"
         if self.shape is not None and not _fits(array.shape, self.shape, sizes):
             agreed = ", ".join(f"{name} = {size}" for name, size in sizes.items())
@@ -167,10 +200,16 @@ class ArrayType:
     def _bounds(self) -> str:
         if not np.isfinite(self.low):
             return "" if not np.isfinite(self.high) else f" of at most {self.high:g}"
-        return f" from {self.low:g} on" if not np.isfinite(self.high) else f" from {self.low:g} to {self.high:g}"
+        return (
+            f" from {self.low:g} on"
+            if not np.isfinite(self.high)
+            else f" from {self.low:g} to {self.high:g}"
+        )
 
     def bytes_at_most(self) -> int:
-        """Return the bytes of the largest such array; letters and free shapes leave them to `most`."""
+        """Return the bytes of the largest such array; letters and free shapes leave
+        them to `most`.
+        """
         if self.shape is None or any(isinstance(size, str) for size in self.shape):
             return self.most
         numbers = math.prod(size for size in self.shape if isinstance(size, int))
@@ -183,7 +222,9 @@ def _in_words(shape: tuple[str | int, ...]) -> str:
     return f"({sizes},)" if len(shape) == 1 else f"({sizes})"
 
 
-def _fits(shape: tuple[int, ...], expected: tuple[str | int, ...], sizes: dict[str, int]) -> bool:
+def _fits(
+    shape: tuple[int, ...], expected: tuple[str | int, ...], sizes: dict[str, int]
+) -> bool:
     if len(shape) != len(expected):
         return False
     for size, wanted in zip(shape, expected, strict=True):
@@ -195,7 +236,9 @@ def _fits(shape: tuple[int, ...], expected: tuple[str | int, ...], sizes: dict[s
 
 
 def _within(array: NDArray[Any], kind: ArrayType) -> bool:
-    """Check the range without copying the array: NaN fails both comparisons, and any infinity is an extreme."""
+    """Check the range without copying the array: NaN fails both comparisons, and any
+    infinity is an extreme.
+    """
     if not array.size or array.dtype.kind not in "fiub":
         return True
     low, high = array.min(), array.max()
@@ -206,7 +249,8 @@ def _within(array: NDArray[Any], kind: ArrayType) -> bool:
 
 @dataclass(frozen=True)
 class ArrayGroup:
-    """Arrays by name; `ANY_NAME` stands for names that cannot be known, those of a user's own method or scorer.
+    """Arrays by name; `ANY_NAME` stands for names that cannot be known, those of a
+    user's own method or scorer.
 
     Attributes:
         arrays: The type of each array.
@@ -226,7 +270,11 @@ class ArrayGroup:
         names = ", ".join(self.arrays)
         if not isinstance(value, dict) or (self.needed and not value):
             return f"arrays {names}"
-        problem = self._free_problem(value) if ANY_NAME in self.arrays else self._names_problem(value)
+        problem = (
+            self._free_problem(value)
+            if ANY_NAME in self.arrays
+            else self._names_problem(value)
+        )
         if problem:
             return problem
         sizes: dict[str, int] = {}
@@ -234,7 +282,11 @@ class ArrayGroup:
             kind = self.arrays[name] if name in self.arrays else self.arrays[ANY_NAME]
             problem = kind.problem(array, sizes)
             if problem:
-                shown = f"{array.dtype}{array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+                shown = (
+                    f"{array.dtype}{array.shape}"
+                    if isinstance(array, np.ndarray)
+                    else type(array).__name__
+                )
                 return f"{name!r}: {problem}; it is {shown}"
         return ""
 
@@ -250,7 +302,9 @@ class ArrayGroup:
             return "arrays with printable names"
         if len(value) > self.count:
             return f"at most {self.count} arrays"
-        size = sum(array.nbytes for array in value.values() if isinstance(array, np.ndarray))
+        size = sum(
+            array.nbytes for array in value.values() if isinstance(array, np.ndarray)
+        )
         return f"at most {self.most} bytes" if size > self.most else ""
 
     def bytes_at_most(self) -> int:

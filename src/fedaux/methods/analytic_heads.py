@@ -1,12 +1,15 @@
-"""Heads in closed form from sums over the clients' features: no training, and the same whatever the split.
+"""Heads in closed form from sums over the clients' features: no training, and the same
+whatever the split.
 
-    ridge          W = argmin Σ ‖y − Wψ − b‖² + λ‖W‖², one-hot y: Fed3R (Fanì et al. 2024), AFL (He et al. 2025)
-    discriminant   Gaussians of one covariance, that of all clients' records within classes: FedCGS (Guan et al. 2025)
-    class means    the same with the covariance of public features, so clients send no second moments; or with
+    ridge          W = argmin Σ ‖y − Wψ − b‖² + λ‖W‖², one-hot y: Fed3R (Fanì et al.
+    2024), AFL (He et al. 2025) discriminant   Gaussians of one covariance, that of all
+    clients' records within classes: FedCGS (Guan et al. 2025) class means    the same
+    with the covariance of public features, so clients send no second moments; or with
                    none, which is the nearest class mean: FedNCM (Legate et al. 2023)
 
-All clients' sums are those of the pooled records, so each head is the one that central data would give. They are exact,
-like every contribution. Nothing protects them: the sum of a class with one record is that record's features.
+All clients' sums are those of the pooled records, so each head is the one that central
+data would give. They are exact, like every contribution. Nothing protects them: the sum
+of a class with one record is that record's features.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ if TYPE_CHECKING:  # PyTorch, which a method's name must not wait for
     from fedaux.models import HeadFeatures
 
 
-PENALTIES = np.logspace(-6, 2, 65)  # λ per record, in units of the features' mean variance
+# λ per record, in units of the features' mean variance
+PENALTIES = np.logspace(-6, 2, 65)
 SUM_BITS = 26  # 1.5e-8 a step; room for sums up to 7e10
 _BLOCK = 2048  # rows at a time in double precision
 
@@ -47,7 +51,9 @@ class Head(NamedTuple):
 
 
 class AnalyticHead(Hooks):
-    """A method that computes its head, from what `Method.sends` names. Its fields are options, as in any hooks."""
+    """A method that computes its head, from what `Method.sends` names. Its fields are
+    options, as in any hooks.
+    """
 
     computes_head = True
 
@@ -55,8 +61,12 @@ class AnalyticHead(Hooks):
     def head(self, sums: Any, covariance: PublicCovariance) -> Head:
         """Compute the head from the value of what all clients have sent."""
 
-    def summarise(self, features: HeadFeatures, records: Records, classes: int, sends: str) -> Statistics:
-        """Return what a client sends of its labelled records, whose rows are h0's features."""
+    def summarise(
+        self, features: HeadFeatures, records: Records, classes: int, sends: str
+    ) -> Statistics:
+        """Return what a client sends of its labelled records, whose rows are h0's
+        features.
+        """
         return FeatureSums.of(FeatureMoments.of(features, records, classes, sends))
 
     def read(self, arrays: Arrays) -> Statistics:
@@ -75,9 +85,15 @@ class Statistics(Protocol):
 
 
 def analytic_hooks(config: Config) -> AnalyticHead:
-    """Return the hooks of the method whose head is computed: the run's own, or the one that training starts from."""
+    """Return the hooks of the method whose head is computed: the run's own, or the one
+    that training starts from.
+    """
     own = find_method(config.method).analytic
-    made = hooks_of(config.method, dict(config.method_options)) if own else hooks_of(config.head_start, {})
+    made = (
+        hooks_of(config.method, dict(config.method_options))
+        if own
+        else hooks_of(config.head_start, {})
+    )
     return cast(AnalyticHead, made)
 
 
@@ -86,7 +102,10 @@ class Ridge(AnalyticHead):
     penalty: float = 0.0  # λ per record; 0: by generalised cross-validation
 
     def __post_init__(self) -> None:
-        require(self.penalty >= 0, f"method_options.penalty must not be negative, and is {self.penalty}.")
+        require(
+            self.penalty >= 0,
+            f"method_options.penalty must not be negative, and is {self.penalty}.",
+        )
 
     def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head:
         return ridge_head(sums, self.penalty or None)
@@ -100,36 +119,54 @@ class Discriminant(AnalyticHead):
 
 @dataclass(frozen=True)
 class ClassMeans(AnalyticHead):
-    covariance: str = "public"  # of a class: that of D⁻'s features; or identity: the nearest class mean
+    # of a class: that of D⁻'s features; or identity: the nearest class mean
+    covariance: str = "public"
 
     def __post_init__(self) -> None:
-        require_choice("method_options.covariance", self.covariance, ("public", "identity"))
+        require_choice(
+            "method_options.covariance", self.covariance, ("public", "identity")
+        )
 
     def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head:
-        return discriminant_head(sums, covariance()) if self.covariance == "public" else nearest_mean_head(sums)
+        return (
+            discriminant_head(sums, covariance())
+            if self.covariance == "public"
+            else nearest_mean_head(sums)
+        )
 
 
 def ridge_head(sums: FeatureMoments, penalty: float | None = None) -> Head:
-    """`penalty` is λ per record. Without one it is that of the least generalised cross-validation error,
+    """`penalty` is λ per record. Without one it is that of the least generalised
+    cross-validation error,
 
         GCV(λ) = RSS(λ) / (n − df(λ))²,  df = 1 + Σ v/(v + λ),
 
-    which follows from the sums: v are the eigenvalues of the centred second moments. The bias is not penalised.
-    Predictions estimate one-hot labels; divided by the variance of their error they are the logits of a posterior.
+    which follows from the sums: v are the eigenvalues of the centred second moments.
+    The bias is not penalised. Predictions estimate one-hot labels; divided by the
+    variance of their error they are the logits of a posterior.
     """
     assert sums.moments is not None
     n, mean = sums.records, sums.mean
     values, vectors = np.linalg.eigh(sums.moments - n * np.outer(mean, mean))
     values = np.maximum(values, 0.0)
     targets = vectors.T @ (sums.class_sums.T - np.outer(mean, sums.counts))  # (D, C)
-    squares, total = np.square(targets).sum(axis=1), n - np.square(sums.counts).sum() / n
+    squares, total = (
+        np.square(targets).sum(axis=1),
+        n - np.square(sums.counts).sum() / n,
+    )
 
     def errors(lam: float) -> tuple[float, float]:
         """(RSS, n − df)"""
         with np.errstate(divide="ignore", invalid="ignore"):
-            explained = np.where(values + lam > 0, squares * (values + 2 * lam) / np.square(values + lam), 0.0).sum()
+            explained = np.where(
+                values + lam > 0,
+                squares * (values + 2 * lam) / np.square(values + lam),
+                0.0,
+            ).sum()
             degrees = 1 + np.where(values + lam > 0, values / (values + lam), 0.0).sum()
-        return max(float(total - explained), 1e-12 * total), float(max(n - degrees, 1e-6 * n))
+        return max(float(total - explained), 1e-12 * total), float(
+            max(n - degrees, 1e-6 * n)
+        )
 
     if penalty is None:
         grid = PENALTIES * max(float(values.mean()), 1e-12)
@@ -146,26 +183,35 @@ def ridge_head(sums: FeatureMoments, penalty: float | None = None) -> Head:
 
 def discriminant_head(sums: FeatureMoments, covariance: Matrix) -> Head:
     """The posterior under a Gaussian for each class, all of this covariance."""
-    from fedaux.scoring.embedding import linear_discriminant  # with PyTorch, which a method's name must not wait for
+    # with PyTorch, which a method's name must not wait for
+    from fedaux.scoring.embedding import linear_discriminant
 
-    return Head(*linear_discriminant(class_means(sums), covariance, log_prior(sums.counts)))
+    return Head(
+        *linear_discriminant(class_means(sums), covariance, log_prior(sums.counts))
+    )
 
 
 def nearest_mean_head(sums: FeatureMoments) -> Head:
-    """argmin_c ‖ψ − mean_c‖, in units of the mean squared distance between class means and their mean."""
+    """argmin_c ‖ψ − mean_c‖, in units of the mean squared distance between class means
+    and their mean.
+    """
     means = class_means(sums)
     scale = max(float(np.square(means - means.mean(axis=0)).sum(axis=1).mean()), 1e-12)
     return Head(means / scale, -0.5 * np.square(means).sum(axis=1) / scale)
 
 
 def class_means(sums: FeatureMoments) -> Matrix:
-    """Return the mean of each class, (C, D); a class without records gets the mean of all records."""
+    """Return the mean of each class, (C, D); a class without records gets the mean of
+    all records.
+    """
     counts = sums.counts[:, None]
     return np.where(counts > 0, sums.class_sums / np.maximum(counts, 1.0), sums.mean)
 
 
 def log_prior(counts: Matrix) -> Matrix:
-    """Return the log-prior of each class, with one extra record per class so that none is impossible."""
+    """Return the log-prior of each class, with one extra record per class so that none
+    is impossible.
+    """
     return np.asarray(np.log((counts + 1) / (counts.sum() + len(counts))))
 
 
@@ -178,13 +224,21 @@ def within_covariance(sums: FeatureMoments) -> Matrix:
 
 
 def shrunk(covariance: Matrix, records: float) -> Matrix:
-    """Shrink a covariance towards the identity by the oracle approximating rule (Chen et al. 2010)."""
+    """Shrink a covariance towards the identity by the oracle approximating rule (Chen
+    et al. 2010).
+    """
     width = len(covariance)
     scale, squares = np.trace(covariance) / width, np.square(covariance).sum()
     spread = (records + 1 - 2 / width) * (squares - width * scale**2)
-    share = 1.0 if spread <= 0 else min(1.0, ((1 - 2 / width) * squares + (width * scale) ** 2) / spread)
+    share = (
+        1.0
+        if spread <= 0
+        else min(1.0, ((1 - 2 / width) * squares + (width * scale) ** 2) / spread)
+    )
     share = max(share, 1e-6)
-    return np.asarray((1 - share) * covariance + share * max(scale, 1e-12) * np.eye(width))
+    return np.asarray(
+        (1 - share) * covariance + share * max(scale, 1e-12) * np.eye(width)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,26 +248,40 @@ class FeatureMoments:
     class_sums: Matrix  # Σ ψ over the records of each class, (C, D)
     counts: Matrix  # of each class, (C,)
     moments: Matrix | None = None  # Σ ψψᵀ over all records, (D, D)
-    class_moments: Matrix | None = None  # the same over the records of each class, (C, D, D)
+    # the same over the records of each class, (C, D, D)
+    class_moments: Matrix | None = None
 
     @classmethod
-    def of(cls, features: HeadFeatures, records: Records, classes: int, sends: str) -> Self:
-        """Sum up labelled records whose rows are h0's features; `sends` is that of `Method`."""
+    def of(
+        cls, features: HeadFeatures, records: Records, classes: int, sends: str
+    ) -> Self:
+        """Sum up labelled records whose rows are h0's features; `sends` is that of
+        `Method`.
+        """
         import torch
 
         labels, width = records.labels, features.width
-        class_sums, counts = np.zeros((classes, width)), np.bincount(labels, minlength=classes).astype(np.float64)
+        class_sums, counts = (
+            np.zeros((classes, width)),
+            np.bincount(labels, minlength=classes).astype(np.float64),
+        )
         parts = {"moments": 1, "moments-per-class": classes}.get(sends, 0)
         moments = np.zeros((parts, width, width))
         for rows in records.blocks(_BLOCK):
             with torch.inference_mode():
                 psi = features(records.batch(rows)).double().numpy()
-            with np.errstate(over="ignore", invalid="ignore"):  # `FeatureSums` refuses what is not finite
+            # `FeatureSums` refuses what is not finite
+            with np.errstate(over="ignore", invalid="ignore"):
                 class_sums += np.eye(classes)[labels[rows]].T @ psi
                 for part in range(parts):
                     own = psi if parts == 1 else psi[labels[rows] == part]
                     moments[part] += own.T @ own
-        return cls(class_sums, counts, moments.sum(axis=0) if parts else None, moments if parts > 1 else None)
+        return cls(
+            class_sums,
+            counts,
+            moments.sum(axis=0) if parts else None,
+            moments if parts > 1 else None,
+        )
 
     @property
     def records(self) -> float:
@@ -227,23 +295,37 @@ class FeatureMoments:
 
 @dataclass(frozen=True, eq=False)
 class FeatureSums:
-    """`FeatureMoments` in integer steps, of any number of clients; the symmetric `moments` keep the upper triangle."""
+    """`FeatureMoments` in integer steps, of any number of clients; the symmetric
+    `moments` keep the upper triangle.
+    """
 
-    sums: dict[str, FixedSum]  # class_sums, counts and, where asked for, moments or class_moments
+    # class_sums, counts and, where asked for, moments or class_moments
+    sums: dict[str, FixedSum]
 
     @classmethod
     def of(cls, moments: FeatureMoments) -> Self:
-        """Convert moments to integer steps; raise an error if any value is not finite or far too large."""
+        """Convert moments to integer steps; raise an error if any value is not finite
+        or far too large.
+        """
         terms = {"class_sums": moments.class_sums, "counts": moments.counts}
         if moments.class_moments is not None:
-            terms["class_moments"] = moments.class_moments[:, *np.triu_indices(moments.class_moments.shape[1])]
+            terms["class_moments"] = moments.class_moments[
+                :, *np.triu_indices(moments.class_moments.shape[1])
+            ]
         elif moments.moments is not None:
             terms["moments"] = moments.moments[np.triu_indices(len(moments.moments))]
-        return cls({name: FixedSum.of(values, 1.0, SUM_BITS) for name, values in terms.items()})
+        return cls(
+            {name: FixedSum.of(values, 1.0, SUM_BITS) for name, values in terms.items()}
+        )
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        return cls({name: FixedSum.from_steps(steps, SUM_BITS) for name, steps in arrays.items()})
+        return cls(
+            {
+                name: FixedSum.from_steps(steps, SUM_BITS)
+                for name, steps in arrays.items()
+            }
+        )
 
     def to_arrays(self) -> Arrays:
         return {name: total.steps for name, total in self.sums.items()}
@@ -257,12 +339,24 @@ class FeatureSums:
         return type(self)(added)
 
     def value(self) -> FeatureMoments:
-        class_sums, counts = self.sums["class_sums"].value(), self.sums["counts"].value()
+        class_sums, counts = (
+            self.sums["class_sums"].value(),
+            self.sums["counts"].value(),
+        )
         width = class_sums.shape[1]
         if "class_moments" in self.sums:
-            each = np.stack([_symmetric(triangle, width) for triangle in self.sums["class_moments"].value()])
+            each = np.stack(
+                [
+                    _symmetric(triangle, width)
+                    for triangle in self.sums["class_moments"].value()
+                ]
+            )
             return FeatureMoments(class_sums, counts, each.sum(axis=0), each)
-        moments = _symmetric(self.sums["moments"].value(), width) if "moments" in self.sums else None
+        moments = (
+            _symmetric(self.sums["moments"].value(), width)
+            if "moments" in self.sums
+            else None
+        )
         return FeatureMoments(class_sums, counts, moments)
 
 

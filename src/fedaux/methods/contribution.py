@@ -1,8 +1,10 @@
-"""T2: every reply becomes a `Contribution`, and a round is the sum of them; sums of contributions are contributions.
+"""T2: every reply becomes a `Contribution`, and a round is the sum of them; sums of
+contributions are contributions.
 
-(Σ n·θ, Σ n) per prototype and (Σ s·f, Σ s) on D_distill are 64-bit integers in steps of 2^-bits. Integer addition is
-exactly associative and commutative, so any order of arrival, a tree of aggregators or a secure sum modulo 2^64 gives
-the same bits as one server reading replies in turn.
+(Σ n·θ, Σ n) per prototype and (Σ s·f, Σ s) on D_distill are 64-bit integers in steps of
+2^-bits. Integer addition is exactly associative and commutative, so any order of
+arrival, a tree of aggregators or a secure sum modulo 2^64 gives the same bits as one
+server reading replies in turn.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from scipy.special import softmax
 from fedaux.core.arrays import Arrays, ArrayTree
 from fedaux.core.io import temporary_array
 
-WEIGHT_BITS = 26  # 1.5e-8 a step before the division by Σ n; room for Σ n·|θ| up to 7e10
-ENSEMBLE_BITS = 40  # 1e-12 a step, well below the smallest teacher weight, room for Σ s·|f| up to 8e6
+# 1.5e-8 a step before the division by Σ n; room for Σ n·|θ| up to 7e10
+WEIGHT_BITS = 26
+# 1e-12 a step, well below the smallest teacher weight, room for Σ s·|f| up to 8e6
+ENSEMBLE_BITS = 40
 _BLOCK = 2**20
 
 Reals = NDArray[np.floating]
@@ -34,42 +38,58 @@ class FixedSum:
 
     @classmethod
     def from_steps(cls, steps: NDArray[np.int64], bits: int) -> Self:
-        """Wrap a sum that was received; it is not copied, and must not be merged into."""
+        """Wrap a sum that was received; it is not copied, and must not be merged
+        into.
+        """
         total = cls((0,), bits)
         total.steps = steps
         return total
 
     @classmethod
     def of(cls, values: Reals, weight: float | Reals, bits: int) -> Self:
-        """Multiply `values` by one weight, or one per row of at most 1; raise if not finite or far too large."""
+        """Multiply `values` by one weight, or one per row of at most 1; raise if not
+        finite or far too large.
+        """
         _check_term(values, float(weight) if np.ndim(weight) == 0 else 1.0, bits)
-        scale = np.broadcast_to(weight, len(values)).reshape(-1, *[1] * (values.ndim - 1))
+        scale = np.broadcast_to(weight, len(values)).reshape(
+            -1, *[1] * (values.ndim - 1)
+        )
         total = cls(values.shape, bits)
         for rows in total._blocks():
-            block = np.asarray(values[rows], dtype=np.float64) * (scale[rows] * 2.0**bits)
+            block = np.asarray(values[rows], dtype=np.float64) * (
+                scale[rows] * 2.0**bits
+            )
             total.steps[rows] = np.rint(block, out=block)
         return total
 
     def merge(self, other: Self) -> None:
-        """Add another sum; one that would pass 2^62 steps raises instead of wrapping."""
+        """Add another sum; one that would pass 2^62 steps raises instead of
+        wrapping.
+        """
         for rows in self._blocks():
             self.steps[rows] += other.steps[rows]
             _check_room(self.steps[rows])
 
-    def value(self, rows: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float64]:
+    def value(
+        self, rows: slice | NDArray[np.int64] = slice(None)
+    ) -> NDArray[np.float64]:
         return np.multiply(self.steps[rows], 2.0**-self.bits, dtype=np.float64)
 
     def _blocks(self) -> Iterator[slice]:
         """Yield blocks of rows, to save memory."""
         stride = max(1, _BLOCK // max(1, self.steps[:1].size))
-        return (slice(start, start + stride) for start in range(0, len(self.steps), stride))
+        return (
+            slice(start, start + stride) for start in range(0, len(self.steps), stride)
+        )
 
 
 @dataclass
 class ModelSum:
-    """Models of one prototype: parameters and float buffers are summed, integer counters take the maximum.
+    """Models of one prototype: parameters and float buffers are summed, integer
+    counters take the maximum.
 
-    `squares` (Σ n·θ²) is kept for FedBE only; it gives the diagonal Gaussian over the clients' weights.
+    `squares` (Σ n·θ²) is kept for FedBE only; it gives the diagonal Gaussian over the
+    clients' weights.
     """
 
     sums: dict[str, FixedSum] = field(default_factory=dict)
@@ -81,16 +101,27 @@ class ModelSum:
         """Make the sum of one model, weighted by its number of records."""
         if records < 1:
             raise ValueError("an update must stand for at least one record")
-        terms = {name: values for name, values in weights.items() if np.issubdtype(values.dtype, np.floating)}
-        counters = {name: values for name, values in weights.items() if name not in terms}
+        terms = {
+            name: values
+            for name, values in weights.items()
+            if np.issubdtype(values.dtype, np.floating)
+        }
+        counters = {
+            name: values for name, values in weights.items() if name not in terms
+        }
         if second_moment:
             terms["squares"] = np.square(weights["parameters"], dtype=np.float64)
-        sums = {name: FixedSum.of(values, records, WEIGHT_BITS) for name, values in terms.items()}
+        sums = {
+            name: FixedSum.of(values, records, WEIGHT_BITS)
+            for name, values in terms.items()
+        }
         return cls(sums, counters, records)
 
     def merge(self, other: Self) -> None:
         for name, total in other.sums.items():
-            self.sums.setdefault(name, FixedSum(total.steps.shape, total.bits)).merge(total)
+            self.sums.setdefault(name, FixedSum(total.steps.shape, total.bits)).merge(
+                total
+            )
         for name, values in other.counters.items():
             self.counters[name] = np.maximum(self.counters.get(name, values), values)
         self.records += other.records
@@ -105,10 +136,14 @@ class ModelSum:
         return {**means, **self.counters}
 
     def gaussian_draws(self, count: int, rng: np.random.Generator) -> Iterable[Arrays]:
-        """FedBE: models drawn from N(mean, diag var) over the clients' weights; buffers are the average's."""
+        """FedBE: models drawn from N(mean, diag var) over the clients' weights; buffers
+        are the average's.
+        """
         average = self.average()
         mean = self.sums["parameters"].value() / self.records
-        spread = np.sqrt(np.maximum(self.sums["squares"].value() / self.records - mean**2, 0.0))
+        spread = np.sqrt(
+            np.maximum(self.sums["squares"].value() / self.records - mean**2, 0.0)
+        )
         for _ in range(count):
             drawn = mean + spread * rng.standard_normal(mean.shape)
             yield {**average, "parameters": drawn.astype(np.float32)}
@@ -116,7 +151,9 @@ class ModelSum:
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Σ s·f and Σ s over D_distill: the certainty-weighted teacher of eq. 4, never held as probabilities."""
+    """Σ s·f and Σ s over D_distill: the certainty-weighted teacher of eq. 4, never held
+    as probabilities.
+    """
 
     logits: FixedSum  # (N, C)
     mass: FixedSum  # (N,)
@@ -124,43 +161,78 @@ class Ensemble:
 
     @classmethod
     def of(cls, logits: Reals, weights: Reals | None = None) -> Self:
-        """One teacher, all of it or a ValueError. logits: (N, C); weights: (N,), in (0, 1]; without them, all 1."""
+        """One teacher, all of it or a ValueError. logits: (N, C); weights: (N,), in (0,
+        1]; without them, all 1.
+        """
         weights = np.ones(len(logits)) if weights is None else weights
-        return cls(*(FixedSum.of(logits, weights, ENSEMBLE_BITS), _sum(weights), _sum(np.square(weights))))
+        return cls(
+            *(
+                FixedSum.of(logits, weights, ENSEMBLE_BITS),
+                _sum(weights),
+                _sum(np.square(weights)),
+            )
+        )
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        return cls(*(FixedSum.from_steps(arrays[name], ENSEMBLE_BITS) for name in ("logits", "mass", "squares")))
+        return cls(
+            *(
+                FixedSum.from_steps(arrays[name], ENSEMBLE_BITS)
+                for name in ("logits", "mass", "squares")
+            )
+        )
 
     def to_arrays(self) -> Arrays:
         """Return the arrays to send: a client's part, or an aggregator's."""
-        return {"logits": self.logits.steps, "mass": self.mass.steps, "squares": self.squares.steps}
+        return {
+            "logits": self.logits.steps,
+            "mass": self.mass.steps,
+            "squares": self.squares.steps,
+        }
 
     @classmethod
     def empty(cls, size: int, classes: int) -> Self:
-        return cls(*(FixedSum(shape, ENSEMBLE_BITS) for shape in ((size, classes), (size,), (size,))))
+        return cls(
+            *(
+                FixedSum(shape, ENSEMBLE_BITS)
+                for shape in ((size, classes), (size,), (size,))
+            )
+        )
 
     def merge(self, other: Self) -> None:
         self.logits.merge(other.logits)
         self.mass.merge(other.mass)
         self.squares.merge(other.squares)
 
-    def mean(self, rows: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float64]:
+    def mean(
+        self, rows: slice | NDArray[np.int64] = slice(None)
+    ) -> NDArray[np.float64]:
         """Σ s·f / Σ s, (B, C)."""
         return self.logits.value(rows) / self.mass.value(rows)[:, None]
 
-    def soft_labels(self, rows: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.float32]:
+    def soft_labels(
+        self, rows: slice | NDArray[np.int64] = slice(None)
+    ) -> NDArray[np.float32]:
         """ỹ(x) = softmax(Σ s·f / Σ s), (B, C)."""
         return np.asarray(softmax(self.mean(rows), axis=1), dtype=np.float32)
 
     def effective_teachers(self) -> float:
-        """Mean over D_distill of (Σ s)²/Σ s²: the number of clients if all count equally, 1 if one outweighs all."""
-        return float(np.mean(np.square(self.mass.value()) / np.maximum(self.squares.value(), 2.0**-self.squares.bits)))
+        """Mean over D_distill of (Σ s)²/Σ s²: the number of clients if all count
+        equally, 1 if one outweighs all.
+        """
+        return float(
+            np.mean(
+                np.square(self.mass.value())
+                / np.maximum(self.squares.value(), 2.0**-self.squares.bits)
+            )
+        )
 
 
 @dataclass
 class Contribution:
-    """What one client, or any number of clients, adds to a round; an empty one is the zero of `merge`."""
+    """What one client, or any number of clients, adds to a round; an empty one is the
+    zero of `merge`.
+    """
 
     models: dict[str, ModelSum] = field(default_factory=dict)  # by prototype
     ensemble: Ensemble | None = None
@@ -177,7 +249,9 @@ class Contribution:
         *,
         second_moment: bool = False,
     ) -> Self:
-        """Make one client's contribution, or raise a ValueError; `ensemble` is its part, None if it does not teach."""
+        """Make one client's contribution, or raise a ValueError; `ensemble` is its
+        part, None if it does not teach.
+        """
         models = {label: ModelSum.of(weights, records, second_moment)}
         return cls(models, ensemble, clients=1, teachers=int(ensemble is not None))
 
@@ -185,40 +259,72 @@ class Contribution:
         for label, model in other.models.items():
             self.models.setdefault(label, ModelSum()).merge(model)
         if other.ensemble is not None:
-            self.ensemble = self.ensemble or Ensemble.empty(*other.ensemble.logits.steps.shape)
+            self.ensemble = self.ensemble or Ensemble.empty(
+                *other.ensemble.logits.steps.shape
+            )
             self.ensemble.merge(other.ensemble)
         self.clients += other.clients
         self.teachers += other.teachers
 
     @classmethod
     def from_arrays(cls, rooms: ArrayTree) -> Self:
-        """Read what `to_arrays` wrote; the result can be merged, but not merged into."""
+        """Read what `to_arrays` wrote; the result can be merged, but not merged
+        into.
+        """
         models = {
             label: ModelSum(
-                {name: FixedSum.from_steps(steps, WEIGHT_BITS) for name, steps in sums.items()},
+                {
+                    name: FixedSum.from_steps(steps, WEIGHT_BITS)
+                    for name, steps in sums.items()
+                },
                 rooms["counters"][label],
                 int(rooms["records"][label]["count"]),
             )
             for label, sums in rooms["sums"].items()
         }
-        ensemble = Ensemble.from_arrays(rooms["ensemble"]["sums"]) if "ensemble" in rooms else None
-        return cls(models, ensemble, **{name: int(count) for name, count in rooms["counts"]["all"].items()})
+        ensemble = (
+            Ensemble.from_arrays(rooms["ensemble"]["sums"])
+            if "ensemble" in rooms
+            else None
+        )
+        return cls(
+            models,
+            ensemble,
+            **{name: int(count) for name, count in rooms["counts"]["all"].items()},
+        )
 
     def to_arrays(self) -> ArrayTree:
         """Return the arrays to send to another server, all integers."""
         return {
             "sums": {
-                label: {name: total.steps for name, total in model.sums.items()} for label, model in self.models.items()
+                label: {name: total.steps for name, total in model.sums.items()}
+                for label, model in self.models.items()
             },
             "counters": {label: model.counters for label, model in self.models.items()},
-            "records": {label: {"count": np.array(model.records)} for label, model in self.models.items()},
-            "counts": {"all": {"clients": np.array(self.clients), "teachers": np.array(self.teachers)}},
-            **({} if self.ensemble is None else {"ensemble": {"sums": self.ensemble.to_arrays()}}),
+            "records": {
+                label: {"count": np.array(model.records)}
+                for label, model in self.models.items()
+            },
+            "counts": {
+                "all": {
+                    "clients": np.array(self.clients),
+                    "teachers": np.array(self.teachers),
+                }
+            },
+            **(
+                {}
+                if self.ensemble is None
+                else {"ensemble": {"sums": self.ensemble.to_arrays()}}
+            ),
         }
 
     def finish(self) -> tuple[dict[str, Arrays], Ensemble | None]:
-        """Return each prototype's average, and the ensemble to distil, None without teachers."""
-        return {label: model.average() for label, model in self.models.items()}, self.ensemble
+        """Return each prototype's average, and the ensemble to distil, None without
+        teachers.
+        """
+        return {
+            label: model.average() for label, model in self.models.items()
+        }, self.ensemble
 
 
 def _sum(weights: Reals) -> FixedSum:
@@ -226,12 +332,22 @@ def _sum(weights: Reals) -> FixedSum:
 
 
 def _check_term(values: Reals, weight: float, bits: int) -> None:
-    largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))) * weight
+    largest = (
+        max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))) * weight
+    )
     if not largest < 2.0 ** (58 - bits):  # also refuses NaN
-        raise ValueError(f"a contribution of size {largest:.3g} is refused: not finite, or out of range")
+        raise ValueError(
+            f"a contribution of size {largest:.3g} is refused: not finite, or out of "
+            "range"
+        )
 
 
 def _check_room(steps: NDArray[np.int64]) -> None:
-    """Two numbers below 2^62 cannot wrap when added, so checking after every addition is early enough."""
+    """Two numbers below 2^62 cannot wrap when added, so checking after every addition
+    is early enough.
+    """
     if steps.size and max(int(steps.max()), -int(steps.min())) >= 2**62:
-        raise OverflowError("the sum of the contributions is out of range; fewer records per round, or smaller weights")
+        raise OverflowError(
+            "the sum of the contributions is out of range; fewer records per round, or "
+            "smaller weights"
+        )

@@ -1,4 +1,5 @@
-"""FedAdam and FedYogi (Reddi et al. 2021, "Adaptive federated optimization", algorithm 2): Adam at the server.
+"""FedAdam and FedYogi (Reddi et al. 2021, "Adaptive federated optimization", algorithm
+2): Adam at the server.
 
     Δ = θ̄ − θ
     m ← β₁ m + (1 − β₁) Δ
@@ -6,7 +7,8 @@
     v ← v − (1 − β₂) Δ² sign(v − Δ²)            (FedYogi)
     θ ← θ + η m / (√v + τ)
 
-θ̄ is the mean of the clients' models, weighted by their records. v starts at τ², and nothing corrects a bias, as there.
+θ̄ is the mean of the clients' models, weighted by their records. v starts at τ², and
+nothing corrects a bias, as there.
 """
 
 from __future__ import annotations
@@ -30,8 +32,14 @@ class FedAdam(Hooks):
     def __post_init__(self) -> None:
         for name in ("beta1", "beta2"):
             value = getattr(self, name)
-            require(0 <= value < 1, f"method_options.{name} must be at least 0 and below 1, not {value}.")
-        require(self.server_lr > 0 and self.tau > 0, "method_options.server_lr and method_options.tau must be above 0.")
+            require(
+                0 <= value < 1,
+                f"method_options.{name} must be at least 0 and below 1, not {value}.",
+            )
+        require(
+            self.server_lr > 0 and self.tau > 0,
+            "method_options.server_lr and method_options.tau must be above 0.",
+        )
 
     def server_state(self, theta: Vector) -> Arrays:
         return {"m": np.zeros_like(theta), "v": np.full_like(theta, self.tau**2)}

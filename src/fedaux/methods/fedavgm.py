@@ -1,8 +1,10 @@
-"""FedAvgM (Hsu, Qi, Brown 2019, "Measuring the effects of non-identical data distribution"): momentum at the server.
+"""FedAvgM (Hsu, Qi, Brown 2019, "Measuring the effects of non-identical data
+distribution"): momentum at the server.
 
     v ← β v + (θ − θ̄),   θ ← θ − η v
 
-θ̄ is the mean of the clients' models, weighted by their records. β = 0 and η = 1 are FedAVG.
+θ̄ is the mean of the clients' models, weighted by their records. β = 0 and η = 1 are
+FedAVG.
 """
 
 from __future__ import annotations
@@ -22,8 +24,14 @@ class FedAvgM(Hooks):
     server_lr: float = 1.0  # η
 
     def __post_init__(self) -> None:
-        require(0 <= self.beta < 1, f"method_options.beta must be at least 0 and below 1, not {self.beta}.")
-        require(self.server_lr > 0, f"method_options.server_lr must be above 0, not {self.server_lr}.")
+        require(
+            0 <= self.beta < 1,
+            f"method_options.beta must be at least 0 and below 1, not {self.beta}.",
+        )
+        require(
+            self.server_lr > 0,
+            f"method_options.server_lr must be above 0, not {self.server_lr}.",
+        )
 
     def server_state(self, theta: Vector) -> Arrays:
         return {"v": np.zeros_like(theta)}

@@ -1,15 +1,19 @@
-"""FedDyn (Acar et al. 2021, "Federated learning based on dynamic regularization", algorithm 1).
+"""FedDyn (Acar et al. 2021, "Federated learning based on dynamic regularization",
+algorithm 1).
 
-    client i:   θ_i minimises  L_i(θ) − ⟨g_i, θ⟩ + α/2 ‖θ − θ_t‖²:  each step uses ∇L_i(θ) − g_i + α (θ − θ_t)
+    client i:   θ_i minimises  L_i(θ) − ⟨g_i, θ⟩ + α/2 ‖θ − θ_t‖²:  each step uses
+    ∇L_i(θ) − g_i + α (θ − θ_t)
                 g_i ← g_i − α (θ_i − θ_t)
     server:     h ← h − α |S|/N · mean of (θ_i − θ_t)
                 θ ← mean of θ_i − h/α
 
-At its minimum client i's gradient is g_i, so where the rounds come to rest the gradients of all clients add up to
-zero: a stationary point of the common loss, however different the clients are. All of them count alike. g_i stays with
-the client, in a file beside its account; nothing is sent beside the models.
+At its minimum client i's gradient is g_i, so where the rounds come to rest the
+gradients of all clients add up to zero: a stationary point of the common loss, however
+different the clients are. All of them count alike. g_i stays with the client, in a file
+beside its account; nothing is sent beside the models.
 
-The paper's proof has exact local minima. Its experiments take some epochs of SGD, and so does this.
+The paper's proof has exact local minima. Its experiments take some epochs of SGD, and
+so does this.
 """
 
 from __future__ import annotations
@@ -36,22 +40,35 @@ class FedDyn(Hooks):
     alpha: float = 0.1  # α: how strongly a client is held to the model it received
 
     def __post_init__(self) -> None:
-        require(self.alpha > 0, f"method_options.alpha must be above 0, not {self.alpha}.")
+        require(
+            self.alpha > 0, f"method_options.alpha must be above 0, not {self.alpha}."
+        )
 
     def server_state(self, theta: Vector) -> Arrays:
         return {"h": np.zeros_like(theta)}
 
     def gradient_term(
-        self, theta: Tensor, start: Tensor, received: Mapping[str, Tensor], state: Mapping[str, Tensor]
+        self,
+        theta: Tensor,
+        start: Tensor,
+        received: Mapping[str, Tensor],
+        state: Mapping[str, Tensor],
     ) -> Tensor:
         pull = self.alpha * (theta - start)
         return pull - state["g"] if state else pull
 
     def client_update(
-        self, start: Vector, trained: Vector, work: LocalWork, received: Arrays, state: Arrays
+        self,
+        start: Vector,
+        trained: Vector,
+        work: LocalWork,
+        received: Arrays,
+        state: Arrays,
     ) -> ClientUpdate:
         before = state.get("g", np.zeros_like(start))
-        return ClientUpdate(trained, state={"g": before - np.float32(self.alpha) * (trained - start)})
+        return ClientUpdate(
+            trained, state={"g": before - np.float32(self.alpha) * (trained - start)}
+        )
 
     def server_step(
         self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays

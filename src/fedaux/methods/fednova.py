@@ -1,10 +1,13 @@
-"""FedNova (Wang et al. 2020, "Tackling the objective inconsistency problem"): averages of normalised updates.
+"""FedNova (Wang et al. 2020, "Tackling the objective inconsistency problem"): averages
+of normalised updates.
 
-    d_i = (θ − θ_i) / ‖a_i‖₁,   θ ← θ − τ Σ p_i d_i,   τ = Σ p_i ‖a_i‖₁,   p_i = n_i / Σ n
+    d_i = (θ − θ_i) / ‖a_i‖₁,   θ ← θ − τ Σ p_i d_i,   τ = Σ p_i ‖a_i‖₁,   p_i = n_i / Σ
+    n
 
-‖a_i‖₁ is how often client i's local steps count its gradients together: a client with more steps no longer pulls
-harder. Clients send θ − d_i, which passes every check that a model passes, and ‖a_i‖₁ beside it. The server learns
-τ and Σ p_i d_i as two means. If all clients make equally many steps, this is FedAVG.
+‖a_i‖₁ is how often client i's local steps count its gradients together: a client with
+more steps no longer pulls harder. Clients send θ − d_i, which passes every check that a
+model passes, and ‖a_i‖₁ beside it. The server learns τ and Σ p_i d_i as two means. If
+all clients make equally many steps, this is FedAVG.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from fedaux.methods.hooks import ClientUpdate, Hooks, LocalWork, Vector
 
 
 def accumulated(work: LocalWork) -> float:
-    """‖a_i‖₁: by how many times lr·g the local steps move along a gradient g that never changes.
+    """‖a_i‖₁: by how many times lr·g the local steps move along a gradient g that never
+    changes.
 
-    SGD's momentum ρ adds past gradients again, FedPROX's μ takes some of the way back. Without either it is the number
-    of steps; so it is for Adam, whose steps do not grow with the gradient.
+    SGD's momentum ρ adds past gradients again, FedPROX's μ takes some of the way back.
+    Without either it is the number of steps; so it is for Adam, whose steps do not grow
+    with the gradient.
     """
     if work.optimizer == "adam":
         return float(work.steps)
     rho, pull = work.momentum, work.lr * work.mu
-    one_step = np.array([[1 - pull, rho, 1], [-pull, rho, 1], [0, 0, 1]])  # of (way, velocity, 1), in units of lr·g
+    # of (way, velocity, 1), in units of lr·g
+    one_step = np.array([[1 - pull, rho, 1], [-pull, rho, 1], [0, 0, 1]])
     return float(np.linalg.matrix_power(one_step, work.steps)[0, 2])
 
 
@@ -35,10 +41,18 @@ class FedNova(Hooks):
     half_precision = False  # τ multiplies the rounding of what clients send
 
     def client_update(
-        self, start: Vector, trained: Vector, work: LocalWork, received: Arrays, state: Arrays
+        self,
+        start: Vector,
+        trained: Vector,
+        work: LocalWork,
+        received: Arrays,
+        state: Arrays,
     ) -> ClientUpdate:
         a = accumulated(work)
-        return ClientUpdate(start + (trained - start) / np.float32(a), extra={"a": np.array([a], np.float32)})
+        return ClientUpdate(
+            start + (trained - start) / np.float32(a),
+            extra={"a": np.array([a], np.float32)},
+        )
 
     def server_step(
         self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays

@@ -1,9 +1,12 @@
-"""FedPFT (Beitollahi et al. 2024): clients send a Gaussian mixture of the features of each class, the server draws.
+"""FedPFT (Beitollahi et al. 2024): clients send a Gaussian mixture of the features of
+each class, the server draws.
 
-A client fits `components` Gaussians with diagonal covariances to the features of each of its classes and sends them,
-once, without noise. The server draws features of every class from the mixtures of all clients, in proportion to the
-records behind them, and trains a linear head on them. Unlike sums, mixtures are kept side by side: the server's state
-grows with the number of clients. With as many components as records, the means are the records' features.
+A client fits `components` Gaussians with diagonal covariances to the features of each
+of its classes and sends them, once, without noise. The server draws features of every
+class from the mixtures of all clients, in proportion to the records behind them, and
+trains a linear head on them. Unlike sums, mixtures are kept side by side: the server's
+state grows with the number of clients. With as many components as records, the means
+are the records' features.
 """
 
 from __future__ import annotations
@@ -31,21 +34,37 @@ ITERATIONS = 50  # of expectation maximisation, at most
 
 @dataclass(frozen=True, eq=False)
 class Mixtures:
-    """Gaussians with diagonal covariances, M of all classes, of any number of clients."""
+    """Gaussians with diagonal covariances, M of all classes, of any number of
+    clients.
+    """
 
-    counts: NDArray[np.float32]  # records behind each Gaussian, in the column of its class, (M, C)
+    # records behind each Gaussian, in the column of its class, (M, C)
+    counts: NDArray[np.float32]
     means: NDArray[np.float32]  # (M, D)
     variances: NDArray[np.float32]  # (M, D)
 
     @classmethod
-    def of(cls, psi: NDArray[np.floating], labels: NDArray[np.int64], classes: int, components: int) -> Self:
+    def of(
+        cls,
+        psi: NDArray[np.floating],
+        labels: NDArray[np.int64],
+        classes: int,
+        components: int,
+    ) -> Self:
         """Fit at most `components` Gaussians to the rows of each class."""
         fitted = [
             (count * np.eye(classes)[label], mean, variances)
             for label in np.unique(labels)
-            for count, mean, variances in _fit(psi[labels == label].astype(np.float64), components)
+            for count, mean, variances in _fit(
+                psi[labels == label].astype(np.float64), components
+            )
         ]
-        return cls(*(np.array(values, dtype=np.float32) for values in zip(*fitted, strict=True)))
+        return cls(
+            *(
+                np.array(values, dtype=np.float32)
+                for values in zip(*fitted, strict=True)
+            )
+        )
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
@@ -72,16 +91,28 @@ class FedPFT(AnalyticHead):
     def __post_init__(self) -> None:
         require(
             1 <= self.components <= MOST_COMPONENTS,
-            f"method_options.components must lie from 1 to {MOST_COMPONENTS}, and is {self.components}.",
+            (
+                f"method_options.components must lie from 1 to {MOST_COMPONENTS}, and "
+                f"is {self.components}."
+            ),
         )
-        require(min(self.samples, self.epochs) >= 1, "method_options.samples and epochs must be 1 or more.")
-        require(self.lr > 0, f"method_options.lr must be greater than 0, and is {self.lr}.")
+        require(
+            min(self.samples, self.epochs) >= 1,
+            "method_options.samples and epochs must be 1 or more.",
+        )
+        require(
+            self.lr > 0, f"method_options.lr must be greater than 0, and is {self.lr}."
+        )
 
-    def summarise(self, features: HeadFeatures, records: Records, classes: int, sends: str) -> Mixtures:
+    def summarise(
+        self, features: HeadFeatures, records: Records, classes: int, sends: str
+    ) -> Mixtures:
         import torch
 
         with torch.inference_mode():
-            psi = np.concatenate([features(records.batch(rows)).numpy() for rows in records.blocks(2048)])
+            psi = np.concatenate(
+                [features(records.batch(rows)).numpy() for rows in records.blocks(2048)]
+            )
         return Mixtures.of(psi, records.labels, classes, self.components)
 
     def read(self, arrays: Arrays) -> Mixtures:
@@ -92,17 +123,34 @@ class FedPFT(AnalyticHead):
         per_class = sums.counts.sum(axis=0, dtype=np.float64)
         known = np.flatnonzero(per_class)
         for label in known:
-            chosen = rng.choice(len(sums.counts), self.samples, p=sums.counts[:, label] / per_class[label])
-            noise = rng.standard_normal((self.samples, sums.means.shape[1]), dtype=np.float32)
+            chosen = rng.choice(
+                len(sums.counts),
+                self.samples,
+                p=sums.counts[:, label] / per_class[label],
+            )
+            noise = rng.standard_normal(
+                (self.samples, sums.means.shape[1]), dtype=np.float32
+            )
             drawn.append(sums.means[chosen] + np.sqrt(sums.variances[chosen]) * noise)
         labels = np.repeat(known, self.samples)
-        return with_prior(train_head(np.concatenate(drawn), labels, len(per_class), self.epochs, self.lr), per_class)
+        return with_prior(
+            train_head(
+                np.concatenate(drawn), labels, len(per_class), self.epochs, self.lr
+            ),
+            per_class,
+        )
 
 
-def _fit(rows: NDArray[np.float64], components: int) -> list[tuple[float, NDArray[np.float64], NDArray[np.float64]]]:
-    """(records, mean, variances) of each Gaussian; there are at most as many as records."""
+def _fit(
+    rows: NDArray[np.float64], components: int
+) -> list[tuple[float, NDArray[np.float64], NDArray[np.float64]]]:
+    """(records, mean, variances) of each Gaussian; there are at most as many as
+    records.
+    """
     if min(components, len(rows)) == 1:
-        return [(float(len(rows)), rows.mean(axis=0), np.maximum(rows.var(axis=0), FLOOR))]
+        return [
+            (float(len(rows)), rows.mean(axis=0), np.maximum(rows.var(axis=0), FLOOR))
+        ]
     from sklearn.mixture import GaussianMixture
 
     mixture = GaussianMixture(
@@ -113,4 +161,11 @@ def _fit(rows: NDArray[np.float64], components: int) -> list[tuple[float, NDArra
         tol=1e-2,
         random_state=derive_seed(0, "mixture") % 2**32,
     ).fit(rows)
-    return list(zip(len(rows) * mixture.weights_, mixture.means_, mixture.covariances_, strict=True))
+    return list(
+        zip(
+            len(rows) * mixture.weights_,
+            mixture.means_,
+            mixture.covariances_,
+            strict=True,
+        )
+    )

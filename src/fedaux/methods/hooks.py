@@ -1,8 +1,10 @@
-"""What a method does beyond its row of the table: at most five hooks, on a model's parameters as one flat vector.
+"""What a method does beyond its row of the table: at most five hooks, on a model's
+parameters as one flat vector.
 
-No hook ever sees a record, a gradient of one, or a loss. Whatever a method adds to the (already noisy, if private)
-gradient, sends or keeps is computed from models, and from numbers that the order or the client's settings name: it is
-post-processing of the trained model, so private training stays private under any method.
+No hook ever sees a record, a gradient of one, or a loss. Whatever a method adds to the
+(already noisy, if private) gradient, sends or keeps is computed from models, and from
+numbers that the order or the client's settings name: it is post-processing of the
+trained model, so private training stays private under any method.
 """
 
 from __future__ import annotations
@@ -40,22 +42,30 @@ class ClientUpdate:
     """What a client sends, and what it keeps until it is next selected."""
 
     parameters: Vector  # the model to send, (P,)
-    extra: Arrays = field(default_factory=dict)  # sent beside the model, and averaged like it
+    # sent beside the model, and averaged like it
+    extra: Arrays = field(default_factory=dict)
     state: Arrays = field(default_factory=dict)  # kept by the client, never sent
 
 
 class Hooks:
-    """The five steps of a round that a method may change; as they stand, they are FedAVG.
+    """The five steps of a round that a method may change; as they stand, they are
+    FedAVG.
 
-    Subclasses are frozen dataclasses; their fields are the options of the method. Running statistics of a network
-    (buffers, counters) are averaged by every method, and do not pass through the hooks.
+    Subclasses are frozen dataclasses; their fields are the options of the method.
+    Running statistics of a network (buffers, counters) are averaged by every method,
+    and do not pass through the hooks.
     """
 
-    weighted = True  # clients count in proportion to their records in all means; False: all equally
+    # clients count in proportion to their records in all means; False: all equally
+    weighted = True
     optimizers = OPTIMIZERS  # local optimisers that the method is meant for
-    half_precision = True  # whether what clients send survives federation.precision = "float16"
-    keeps_state = False  # whether `client_update` returns state: no secure sums then, for states can differ by site
-    computes_head = False  # whether it is an `AnalyticHead`, which computes a head from sums of features
+    # whether what clients send survives federation.precision = "float16"
+    half_precision = True
+    # whether `client_update` returns state: no secure sums then, for states can differ
+    # by site
+    keeps_state = False
+    # whether it is an `AnalyticHead`, which computes a head from sums of features
+    computes_head = False
 
     def server_state(self, theta: Vector) -> Arrays:
         """Return the server's state before the first round.
@@ -80,7 +90,11 @@ class Hooks:
         return {}
 
     def gradient_term(
-        self, theta: Tensor, start: Tensor, received: Mapping[str, Tensor], state: Mapping[str, Tensor]
+        self,
+        theta: Tensor,
+        start: Tensor,
+        received: Mapping[str, Tensor],
+        state: Mapping[str, Tensor],
     ) -> Tensor | None:
         """Return what is added to the gradient at each local step.
 
@@ -96,7 +110,12 @@ class Hooks:
         return None
 
     def client_update(
-        self, start: Vector, trained: Vector, work: LocalWork, received: Arrays, state: Arrays
+        self,
+        start: Vector,
+        trained: Vector,
+        work: LocalWork,
+        received: Arrays,
+        state: Arrays,
     ) -> ClientUpdate:
         """Return what a client sends and keeps after its local training.
 
@@ -107,8 +126,8 @@ class Hooks:
             received: The arrays of `broadcast`.
             state: The client's own state; empty the first time.
 
-        Returns:
-            The update. The names and shapes of its `extra` must not depend on `trained` or `state`.
+        Returns: The update. The names and shapes of its `extra` must not depend on
+            `trained` or `state`.
         """
         return ClientUpdate(trained)
 
@@ -140,7 +159,9 @@ _EXTRA = "extra."
 
 
 def with_extra(weights: Arrays, extra: Arrays) -> Arrays:
-    """Join a model and its extra arrays into one set of arrays, which are checked, summed and averaged alike."""
+    """Join a model and its extra arrays into one set of arrays, which are checked,
+    summed and averaged alike.
+    """
     return {**weights, **{f"{_EXTRA}{name}": values for name, values in extra.items()}}
 
 
@@ -148,11 +169,19 @@ def without_extra(arrays: Arrays) -> tuple[Arrays, Arrays]:
     """Split the arrays of `with_extra` into the model and the extra arrays."""
     extra = {name: values for name, values in arrays.items() if name.startswith(_EXTRA)}
     weights = {name: values for name, values in arrays.items() if name not in extra}
-    return weights, {name.removeprefix(_EXTRA): values for name, values in extra.items()}
+    return weights, {
+        name.removeprefix(_EXTRA): values for name, values in extra.items()
+    }
 
 
-def next_model(hooks: Hooks, weights: Arrays, state: Arrays, mean: Arrays, fraction: float) -> tuple[Arrays, Arrays]:
-    """Turn the mean of a round into the next model: (weights, the method's next state)."""
+def next_model(
+    hooks: Hooks, weights: Arrays, state: Arrays, mean: Arrays, fraction: float
+) -> tuple[Arrays, Arrays]:
+    """Turn the mean of a round into the next model: (weights, the method's next
+    state).
+    """
     model, extra = without_extra(mean)
-    theta, state = hooks.server_step(weights["parameters"], model["parameters"], extra, fraction, state)
+    theta, state = hooks.server_step(
+        weights["parameters"], model["parameters"], extra, fraction, state
+    )
     return {**model, "parameters": np.asarray(theta, np.float32)}, state

@@ -1,14 +1,17 @@
-"""SCAFFOLD (Karimireddy et al. 2020, "Stochastic controlled averaging", option II): control variates both ways.
+"""SCAFFOLD (Karimireddy et al. 2020, "Stochastic controlled averaging", option II):
+control variates both ways.
 
     client i:   each step uses g_i(y) − c_i + c
                 c_i⁺ = c_i − c + (θ − y) / (K η_l)
     server:     θ ← θ + η_g · mean of (y − θ),   c ← c + |S|/N · mean of (c_i⁺ − c_i)
 
-c is what the clients' gradients are on average, c_i what client i's are: their difference takes the drift out of its
-steps. All clients count alike. c_i stays with the client, in a file beside its account.
+c is what the clients' gradients are on average, c_i what client i's are: their
+difference takes the drift out of its steps. All clients count alike. c_i stays with the
+client, in a file beside its account.
 
-With momentum, K is FedNova's ‖a_i‖₁, so that c_i is still a mean gradient. With Adam there is no such number: (θ − y) /
-(K η) would be a mean of normalised directions, and says nothing of gradients.
+With momentum, K is FedNova's ‖a_i‖₁, so that c_i is still a mean gradient. With Adam
+there is no such number: (θ − y) / (K η) would be a mean of normalised directions, and
+says nothing of gradients.
 """
 
 from __future__ import annotations
@@ -36,7 +39,10 @@ class Scaffold(Hooks):
     server_lr: float = 1.0  # η_g
 
     def __post_init__(self) -> None:
-        require(self.server_lr > 0, f"method_options.server_lr must be above 0, not {self.server_lr}.")
+        require(
+            self.server_lr > 0,
+            f"method_options.server_lr must be above 0, not {self.server_lr}.",
+        )
 
     def server_state(self, theta: Vector) -> Arrays:
         return {"c": np.zeros_like(theta)}
@@ -45,18 +51,33 @@ class Scaffold(Hooks):
         return {"c": state["c"]}
 
     def gradient_term(
-        self, theta: Tensor, start: Tensor, received: Mapping[str, Tensor], state: Mapping[str, Tensor]
+        self,
+        theta: Tensor,
+        start: Tensor,
+        received: Mapping[str, Tensor],
+        state: Mapping[str, Tensor],
     ) -> Tensor:
         return received["c"] - state["c"] if state else received["c"]
 
     def client_update(
-        self, start: Vector, trained: Vector, work: LocalWork, received: Arrays, state: Arrays
+        self,
+        start: Vector,
+        trained: Vector,
+        work: LocalWork,
+        received: Arrays,
+        state: Arrays,
     ) -> ClientUpdate:
         before = state.get("c", np.zeros_like(start))
-        after = before - received["c"] + (start - trained) / np.float32(work.lr * accumulated(work))
+        after = (
+            before
+            - received["c"]
+            + (start - trained) / np.float32(work.lr * accumulated(work))
+        )
         return ClientUpdate(trained, extra={"c": after - before}, state={"c": after})
 
     def server_step(
         self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays
     ) -> tuple[Vector, Arrays]:
-        return theta + self.server_lr * (mean - theta), {"c": state["c"] + fraction * extra["c"]}
+        return theta + self.server_lr * (mean - theta), {
+            "c": state["c"] + fraction * extra["c"]
+        }

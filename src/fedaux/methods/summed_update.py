@@ -1,7 +1,9 @@
-"""A client's contribution to a round as one vector of integers, for a secure sum, and the sum as a contribution again.
+"""A client's contribution to a round as one vector of integers, for a secure sum, and
+the sum as a contribution again.
 
-The vector holds what `Contribution` adds up: n·θ with what the method sends beside it, n, n·loss, and the client's part
-of the ensemble. Counters of a network, which take a maximum, are not summed: the server's stay as they are.
+The vector holds what `Contribution` adds up: n·θ with what the method sends beside it,
+n, n·loss, and the client's part of the ensemble. Counters of a network, which take a
+maximum, are not summed: the server's stay as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from fedaux.config.methods import find_method
 from fedaux.core.arrays import Arrays
 from fedaux.messages import TrainOrder, Update
 from fedaux.messages.replies import ensemble_shapes
-from fedaux.methods.contribution import WEIGHT_BITS, Contribution, Ensemble, FixedSum, ModelSum
+from fedaux.methods.contribution import (
+    WEIGHT_BITS,
+    Contribution,
+    Ensemble,
+    FixedSum,
+    ModelSum,
+)
 from fedaux.methods.hooks import Hooks, LocalWork, with_extra
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -24,7 +32,9 @@ _ENSEMBLE = "ensemble."
 
 def to_vector(arrays: Arrays) -> NDArray[np.int64]:
     """Join arrays of integers, in the order of their names."""
-    return np.concatenate([np.asarray(arrays[name], np.int64).ravel() for name in sorted(arrays)])
+    return np.concatenate(
+        [np.asarray(arrays[name], np.int64).ravel() for name in sorted(arrays)]
+    )
 
 
 def from_vector(vector: NDArray[np.int64], shapes: Shapes) -> Arrays:
@@ -32,7 +42,10 @@ def from_vector(vector: NDArray[np.int64], shapes: Shapes) -> Arrays:
     names = sorted(shapes)
     ends = np.cumsum([int(np.prod(shapes[name])) for name in names])
     parts = np.split(vector, ends[:-1])
-    return {name: part.reshape(shapes[name]) for name, part in zip(names, parts, strict=True)}
+    return {
+        name: part.reshape(shapes[name])
+        for name, part in zip(names, parts, strict=True)
+    }
 
 
 def vector_length(shapes: Shapes) -> int:
@@ -45,38 +58,70 @@ def update_shapes(order: TrainOrder, hooks: Hooks) -> Shapes:
     work = LocalWork(1, order.lr, order.optimizer, order.momentum, order.mu)
     extra = hooks.client_update(start, start, work, order.broadcast, {}).extra
     models = _floats(with_extra(order.weights, extra))
-    shapes = {name: array.shape for name, array in models.items()} | {"n": (1,), "loss": (1,)}
+    shapes = {name: array.shape for name, array in models.items()} | {
+        "n": (1,),
+        "loss": (1,),
+    }
     if find_method(order.method).teachers == "bayesian":
         shapes["squares"] = start.shape
     if order.teaching:
-        shapes |= {f"{_ENSEMBLE}{name}": shape for name, shape in ensemble_shapes(order).items()}
+        shapes |= {
+            f"{_ENSEMBLE}{name}": shape
+            for name, shape in ensemble_shapes(order).items()
+        }
     return shapes
 
 
 def summed_update(order: TrainOrder, update: Update, hooks: Hooks) -> NDArray[np.int64]:
-    """Return a client's own vector; raise a ValueError if a number is not finite or far too large."""
+    """Return a client's own vector; raise a ValueError if a number is not finite or far
+    too large.
+    """
     records = update.records if hooks.weighted else 1
     squares = find_method(order.method).teachers == "bayesian"
-    model = ModelSum.of(_floats(with_extra(update.weights, update.extra)), records, squares)
+    model = ModelSum.of(
+        _floats(with_extra(update.weights, update.extra)), records, squares
+    )
     loss = FixedSum.of(np.array([update.loss]), float(records), WEIGHT_BITS)
     arrays = {name: total.steps for name, total in model.sums.items()}
     arrays |= {"n": np.array([records]), "loss": loss.steps}
-    return to_vector(arrays | {f"{_ENSEMBLE}{name}": steps for name, steps in update.ensemble.items()})
+    return to_vector(
+        arrays
+        | {f"{_ENSEMBLE}{name}": steps for name, steps in update.ensemble.items()}
+    )
 
 
 def summed_contribution(
     total: NDArray[np.int64], order: TrainOrder, hooks: Hooks, label: str, clients: int
 ) -> tuple[Contribution, int, float]:
-    """Return the contribution of all clients in a sum, their records, and their mean loss."""
+    """Return the contribution of all clients in a sum, their records, and their mean
+    loss.
+    """
     arrays = from_vector(total, update_shapes(order, hooks))
     records, loss = int(arrays.pop("n")[0]), arrays.pop("loss")
-    ensemble = {name.removeprefix(_ENSEMBLE): arrays.pop(name) for name in sorted(arrays) if name.startswith(_ENSEMBLE)}
-    counters = {name: values for name, values in order.weights.items() if name not in arrays}
-    sums = {name: FixedSum.from_steps(steps, WEIGHT_BITS) for name, steps in arrays.items()}
+    ensemble = {
+        name.removeprefix(_ENSEMBLE): arrays.pop(name)
+        for name in sorted(arrays)
+        if name.startswith(_ENSEMBLE)
+    }
+    counters = {
+        name: values for name, values in order.weights.items() if name not in arrays
+    }
+    sums = {
+        name: FixedSum.from_steps(steps, WEIGHT_BITS) for name, steps in arrays.items()
+    }
     taught = Ensemble.from_arrays(ensemble) if ensemble else None
-    contribution = Contribution({label: ModelSum(sums, counters, records)}, taught, clients, clients if taught else 0)
+    contribution = Contribution(
+        {label: ModelSum(sums, counters, records)},
+        taught,
+        clients,
+        clients if taught else 0,
+    )
     return contribution, records, float(loss[0]) * 2.0**-WEIGHT_BITS / max(1, records)
 
 
 def _floats(arrays: Arrays) -> Arrays:
-    return {name: values for name, values in arrays.items() if np.issubdtype(values.dtype, np.floating)}
+    return {
+        name: values
+        for name, values in arrays.items()
+        if np.issubdtype(values.dtype, np.floating)
+    }

@@ -20,23 +20,35 @@ DRAWS = 10  # of FedBE, from its Gaussian
 _UNIT, _LEAST = 2.0**-10, 2.0**-30  # of a logit variance, and the smallest weight
 
 
-def teacher_logits(model: nn.Module, weights: Arrays, records: Records) -> NDArray[np.float32]:
-    """Logits (N, C) of one teacher, in eval mode. A function of a model and records alone: it can run anywhere."""
+def teacher_logits(
+    model: nn.Module, weights: Arrays, records: Records
+) -> NDArray[np.float32]:
+    """Logits (N, C) of one teacher, in eval mode. A function of a model and records
+    alone: it can run anywhere.
+    """
     load_state(model, weights)
     return predict(model, records)
 
 
-def own_weights(method: Method, logits: NDArray[np.floating]) -> NDArray[np.float64] | None:
-    """Return a teacher's weights (N,) if its logits alone determine them; None: all teachers count equally."""
+def own_weights(
+    method: Method, logits: NDArray[np.floating]
+) -> NDArray[np.float64] | None:
+    """Return a teacher's weights (N,) if its logits alone determine them; None: all
+    teachers count equally.
+    """
     return variance_weights(logits) if method.weights == "variance" else None
 
 
 def variance_weights(logits: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Fed-ET (Cho et al. 2022): a teacher counts on an example by the variance of its logits over the classes.
+    """Fed-ET (Cho et al. 2022): a teacher counts on an example by the variance of its
+    logits over the classes.
 
-    (N, C) → (N,), in (0, 1]: in steps of 2⁻¹⁰, as a common factor is free, and never more than 1.
+    (N, C) → (N,), in (0, 1]: in steps of 2⁻¹⁰, as a common factor is free, and never
+    more than 1.
     """
-    return np.asarray(np.clip(np.var(logits, axis=1, dtype=np.float64) * _UNIT, _LEAST, 1.0))
+    return np.asarray(
+        np.clip(np.var(logits, axis=1, dtype=np.float64) * _UNIT, _LEAST, 1.0)
+    )
 
 
 def bayesian_teachers(models: ModelSum, rng: np.random.Generator) -> Iterator[Arrays]:

@@ -1,7 +1,8 @@
 """Where a network computes, and how precisely.
 
-A network is placed once and stays there; `forward` brings each batch to it. What a guarantee covers is computed
-elsewhere: private records pass networks on the processor in float32, one at a time (`privacy.per_record`).
+A network is placed once and stays there; `forward` brings each batch to it. What a
+guarantee covers is computed elsewhere: private records pass networks on the processor
+in float32, one at a time (`privacy.per_record`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class DeviceError(FedauxError, ValueError):
 
 @dataclass(frozen=True)
 class Compute:
-    """A device, and the precision of matrix products and convolutions; weights and sums are float32 in either case."""
+    """A device, and the precision of matrix products and convolutions; weights and sums
+    are float32 in either case.
+    """
 
     device: torch.device = CPU
     precision: str = "float32"
@@ -44,7 +47,8 @@ class Compute:
         if not isinstance(batch, Tensor):
             return batch
         if self.device.type == "cuda":
-            batch = batch.pin_memory()  # so that the copy overlaps with the work before it
+            # so that the copy overlaps with the work before it
+            batch = batch.pin_memory()
         return batch.to(self.device, non_blocking=True)
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -54,7 +58,9 @@ class Compute:
 
 
 def place(module: M, compute: Compute) -> M:
-    """Move a network to its device, where it stays. Convolutions are fastest with channels last."""
+    """Move a network to its device, where it stays. Convolutions are fastest with
+    channels last.
+    """
     module.to(compute.device)
     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     for part in module.modules():
@@ -63,7 +69,9 @@ def place(module: M, compute: Compute) -> M:
 
 
 def compute_of(module: nn.Module) -> Compute:
-    """Return where `place` has put the network; for any other network, the device of its weights, in float32."""
+    """Return where `place` has put the network; for any other network, the device of
+    its weights, in float32.
+    """
     placed = getattr(module, "_compute", None)
     if isinstance(placed, Compute):
         return placed
@@ -72,7 +80,9 @@ def compute_of(module: nn.Module) -> Compute:
 
 
 def forward(module: nn.Module, batch: Any) -> Tensor:
-    """The module's output for a batch from anywhere: float32, on the module's device."""
+    """The module's output for a batch from anywhere: float32, on the module's
+    device.
+    """
     compute = compute_of(module)
     with compute.autocast():
         output: Tensor = module(compute.put(batch))
@@ -81,19 +91,31 @@ def forward(module: nn.Module, batch: Any) -> Tensor:
 
 def find_device(name: str) -> torch.device:
     """`auto` is a GPU if there is one. An error if this machine has no such device."""
-    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    found = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
     if name == "auto":
         return torch.device(next(kind for kind, there in found.items() if there))
     device = torch.device(name)
     number = device.index or 0
-    if not found.get(device.type) or (device.type == "cuda" and number >= torch.cuda.device_count()):
+    if not found.get(device.type) or (
+        device.type == "cuda" and number >= torch.cuda.device_count()
+    ):
         there = [kind for kind, there in found.items() if there]
-        raise DeviceError(f"this machine has no device {name!r}, only {', '.join(there)}: set device = 'auto'")
+        raise DeviceError(
+            f"this machine has no device {name!r}, only {', '.join(there)}: set device "
+            "= 'auto'"
+        )
     return device
 
 
-def place_by_settings(network: M, device: str, precision: str, shape: tuple[int, ...] = ()) -> M:
-    """Place a network as a configuration says. `auto` precision is the faster one in a trial on rows of this shape.
+def place_by_settings(
+    network: M, device: str, precision: str, shape: tuple[int, ...] = ()
+) -> M:
+    """Place a network as a configuration says. `auto` precision is the faster one in a
+    trial on rows of this shape.
 
     Text has no trial: it is float32 unless bfloat16 is asked for.
     """
@@ -103,8 +125,12 @@ def place_by_settings(network: M, device: str, precision: str, shape: tuple[int,
     return place(network, Compute(where, precision))
 
 
-def faster_precision(network: nn.Module, where: torch.device, shape: tuple[int, ...]) -> str:
-    """Return the precision in which a training step is faster on this machine; it is timed once per network."""
+def faster_precision(
+    network: nn.Module, where: torch.device, shape: tuple[int, ...]
+) -> str:
+    """Return the precision in which a training step is faster on this machine; it is
+    timed once per network.
+    """
     path = cache_folder() / "precision.json"
     known: dict[str, str] = json.loads(path.read_bytes()) if path.is_file() else {}
     key = f"{_processor(where)}, torch {torch.__version__}, {torch.get_num_threads()} threads: {shape}, {network}"
@@ -115,9 +141,16 @@ def faster_precision(network: nn.Module, where: torch.device, shape: tuple[int, 
     return known[key]
 
 
-def _trial(network: nn.Module, shape: tuple[int, ...], device: torch.device) -> dict[str, float]:
-    """Seconds of a training step in each precision, the least of a few, taken in turn."""
-    arms = {name: place(copy.deepcopy(network), Compute(device, name)) for name in ("float32", "bfloat16")}
+def _trial(
+    network: nn.Module, shape: tuple[int, ...], device: torch.device
+) -> dict[str, float]:
+    """Seconds of a training step in each precision, the least of a few, taken in
+    turn.
+    """
+    arms = {
+        name: place(copy.deepcopy(network), Compute(device, name))
+        for name in ("float32", "bfloat16")
+    }
     batch = torch.randn(TRIAL_ROWS, *shape, generator=torch.Generator().manual_seed(0))
     best = dict.fromkeys(arms, float("inf"))
     for step in range(1 + TRIAL_STEPS):
@@ -136,5 +169,9 @@ def _processor(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    names = [
+        line.partition(":")[2].strip()
+        for line in lines
+        if line.startswith("model name")
+    ]
     return names[0] if names else platform.processor()

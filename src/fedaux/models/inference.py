@@ -25,13 +25,20 @@ from fedaux.models.flat_state import flatten_state
 from fedaux.models.registry import Prototype, folded, is_linear_head
 
 Rows = NDArray[np.float32]
-MIN_BLOCK, MAX_BLOCK, DEFAULT_BLOCK, HEAD_BLOCK = 16, 4096, 512, 8192  # rows in one forward pass
-INPUT_BYTES, ACTIVATION_BYTES = 3 * 2**19, 10 * 2**20  # of a block: limits found by measuring five networks
-_activations: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()  # bytes for one row
+# rows in one forward pass
+MIN_BLOCK, MAX_BLOCK, DEFAULT_BLOCK, HEAD_BLOCK = 16, 4096, 512, 8192
+# of a block: limits found by measuring five networks
+INPUT_BYTES, ACTIVATION_BYTES = 3 * 2**19, 10 * 2**20
+# bytes for one row
+_activations: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
 
 
-def predict_batches(module: nn.Module, records: Records, block: int = 0) -> Iterator[tuple[slice, Rows]]:
-    """The module's outputs in eval mode, block by block: logits of a model, features of an extractor."""
+def predict_batches(
+    module: nn.Module, records: Records, block: int = 0
+) -> Iterator[tuple[slice, Rows]]:
+    """The module's outputs in eval mode, block by block: logits of a model, features of
+    an extractor.
+    """
     module.eval()
     plain, network = is_linear_head(module), folded(module)
     for rows in records.blocks(block or block_rows(module, records)):
@@ -41,10 +48,11 @@ def predict_batches(module: nn.Module, records: Records, block: int = 0) -> Iter
 
 
 def block_rows(module: nn.Module, records: Records) -> int:
-    """Rows in one forward pass: a power of two that keeps inputs and the largest activation in the processor's cache.
+    """Rows in one forward pass: a power of two that keeps inputs and the largest
+    activation in the processor's cache.
 
-    Blocks of 512 images took ResNet-8 of width 16 1.8 times as long as blocks of 128; width 64 wants 32. A head reads
-    every row once, cache or not.
+    Blocks of 512 images took ResNet-8 of width 16 1.8 times as long as blocks of 128;
+    width 64 wants 32. A head reads every row once, cache or not.
     """
     if is_text(records.x) or compute_of(module).device.type != "cpu":
         return DEFAULT_BLOCK
@@ -53,18 +61,26 @@ def block_rows(module: nn.Module, records: Records) -> int:
     if module not in _activations:
         two = records.batch(slice(0, 2))  # a network may refuse a single row
         _activations[module] = max(output_sizes(module, two)) // len(two)
-    rows = min(INPUT_BYTES // (4 * prod(records.shape)), ACTIVATION_BYTES // max(1, _activations[module]), MAX_BLOCK)
+    rows = min(
+        INPUT_BYTES // (4 * prod(records.shape)),
+        ACTIVATION_BYTES // max(1, _activations[module]),
+        MAX_BLOCK,
+    )
     return 1 << max(rows, MIN_BLOCK).bit_length() - 1
 
 
 def output_sizes(module: nn.Module, batch: Any, *, leaves: bool = False) -> list[int]:
-    """Bytes of what every submodule, or every one without submodules, returns for a batch."""
+    """Bytes of what every submodule, or every one without submodules, returns for a
+    batch.
+    """
     sizes: list[int] = []
 
     def note(_module: nn.Module, _inputs: Any, output: Any) -> None:
         sizes.append(output.nbytes if isinstance(output, Tensor) else 0)
 
-    parts = [part for part in module.modules() if not (leaves and list(part.children()))]
+    parts = [
+        part for part in module.modules() if not (leaves and list(part.children()))
+    ]
     handles = [part.register_forward_hook(note) for part in parts]
     try:
         with torch.no_grad():
@@ -80,13 +96,21 @@ def predict(module: nn.Module, records: Records) -> Rows:
     return stack_blocks(predict_batches(module, records), len(records))
 
 
-def transform_rows(records: Records, transform: Callable[[Rows], NDArray[np.floating]], size: int = 2**14) -> Rows:
-    """Apply a row-wise transform block by block to rows that may be memory-mapped, (N, H) → (N, k)."""
+def transform_rows(
+    records: Records,
+    transform: Callable[[Rows], NDArray[np.floating]],
+    size: int = 2**14,
+) -> Rows:
+    """Apply a row-wise transform block by block to rows that may be memory-mapped, (N,
+    H) → (N, k).
+    """
     blocks = ((rows, transform(records.gather(rows))) for rows in records.blocks(size))
     return stack_blocks(blocks, len(records))
 
 
-def stack_blocks(blocks: Iterable[tuple[slice, NDArray[np.floating]]], count: int) -> Rows:
+def stack_blocks(
+    blocks: Iterable[tuple[slice, NDArray[np.floating]]], count: int
+) -> Rows:
     """Concatenate blocks of rows into one array, memory-mapped if it is large."""
     out: Rows | None = None
     for rows, block in blocks:
@@ -105,19 +129,25 @@ def fingerprint(records: Records, *extra: object) -> str:
         block = records.gather(rows)
         if is_text(block):
             for text in map(str, block):
-                digest.update(b"%d:" % len(text) + text.encode("utf-8", "surrogatepass"))
+                digest.update(
+                    b"%d:" % len(text) + text.encode("utf-8", "surrogatepass")
+                )
         else:
             digest.update(np.ascontiguousarray(block).data)
     return digest.hexdigest()[:24]
 
 
 def cached_fingerprint(x: NDArray[Any], *extra: object) -> str:
-    """`fingerprint` of a whole array with its type and shape, computed once per process and array."""
+    """`fingerprint` of a whole array with its type and shape, computed once per process
+    and array.
+    """
     reference, digest = _digests.get(id(x), (lambda: None, ""))
     if reference() is not x:
         digest = fingerprint(Records(x))
         _digests[id(x)] = weakref.ref(x), digest
-    return hashlib.sha256(repr((digest, x.dtype.str, x.shape, extra)).encode()).hexdigest()[:24]
+    return hashlib.sha256(
+        repr((digest, x.dtype.str, x.shape, extra)).encode()
+    ).hexdigest()[:24]
 
 
 _digests: dict[int, tuple[Callable[[], object], str]] = {}
@@ -134,7 +164,8 @@ def fingerprint_arrays(*groups: Arrays, facts: object = None) -> str:
     return digest.hexdigest()[:24]
 
 
-MAX_ROWS, REPEATS = 64, 3  # records of a timed step, and how often it is made; the fastest counts
+# records of a timed step, and how often it is made; the fastest counts
+MAX_ROWS, REPEATS = 64, 3
 MAX_BYTES = 2**26  # of the activations of a timed step
 
 
@@ -158,26 +189,43 @@ class Footprint:
 
 
 def measure(network: Prototype, records: Records) -> Footprint:
-    """Measure the footprint of a freshly built network, which is left in eval mode; nothing is trained."""
+    """Measure the footprint of a freshly built network, which is left in eval mode;
+    nothing is trained.
+    """
     network.train()
     few = np.arange(min(2, len(records)))  # two: BatchNorm wants more than one
-    kept = sum(output_sizes(network, records.batch(few), leaves=True)) // len(few)  # needed by the backward pass
-    rows = np.arange(min(len(records), max(2, min(MAX_ROWS, MAX_BYTES // max(kept, 1)))))
+    # needed by the backward pass
+    kept = sum(output_sizes(network, records.batch(few), leaves=True)) // len(few)
+    rows = np.arange(
+        min(len(records), max(2, min(MAX_ROWS, MAX_BYTES // max(kept, 1))))
+    )
     batch = records.batch(rows)
-    step = min(_seconds(network, batch, backward=True) for _ in range(REPEATS)) / len(rows)
+    step = min(_seconds(network, batch, backward=True) for _ in range(REPEATS)) / len(
+        rows
+    )
     network.eval()
     with torch.inference_mode():
-        ahead = min(_seconds(network, batch, backward=False) for _ in range(REPEATS)) / len(rows)
+        ahead = min(
+            _seconds(network, batch, backward=False) for _ in range(REPEATS)
+        ) / len(rows)
     network.zero_grad(set_to_none=True)
     sizes = sum(array.nbytes for array in flatten_state(network).values())
-    return Footprint(sum(parameter.numel() for parameter in network.parameters()), sizes, kept, ahead, step)
+    return Footprint(
+        sum(parameter.numel() for parameter in network.parameters()),
+        sizes,
+        kept,
+        ahead,
+        step,
+    )
 
 
 def available_memory() -> int:
     """Bytes that programs may still take."""
     try:
         lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+        return 1024 * next(
+            int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")
+        )
     except (OSError, StopIteration):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 

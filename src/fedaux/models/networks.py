@@ -1,7 +1,9 @@
-"""The built-in networks: small ones for rows and small images, and those of the FedAUX paper for 32×32 images.
+"""The built-in networks: small ones for rows and small images, and those of the FedAUX
+paper for 32×32 images.
 
-Each is a sequence of layers with GroupNorm as an option: it has no buffers and does not mix rows, so it suits DP-SGD.
-The order in which layers are made decides which random weights they get: a seed must go on giving the same network.
+Each is a sequence of layers with GroupNorm as an option: it has no buffers and does not
+mix rows, so it suits DP-SGD. The order in which layers are made decides which random
+weights they get: a seed must go on giving the same network.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from fedaux.core.errors import unknown_name
 from fedaux.models.registry import register
 
 NORMS = ("batch", "group", "none")
-DEEP_NORMS = ("batch", "group")  # without one, features of an untrained ShuffleNet are of the order of 1000
+# without one, features of an untrained ShuffleNet are of the order of 1000
+DEEP_NORMS = ("batch", "group")
 
 
 class Extractor(nn.Sequential):
@@ -33,8 +36,14 @@ class Extractor(nn.Sequential):
 
 
 def group_count(channels: int) -> int:
-    """The number of groups for GroupNorm: at most 32, of at least 16 channels if possible (Wu & He 2018, table 3)."""
-    return next(groups for groups in range(max(1, min(32, channels // 16)), 0, -1) if channels % groups == 0)
+    """The number of groups for GroupNorm: at most 32, of at least 16 channels if
+    possible (Wu & He 2018, table 3).
+    """
+    return next(
+        groups
+        for groups in range(max(1, min(32, channels // 16)), 0, -1)
+        if channels % groups == 0
+    )
 
 
 def make_norm(kind: str, channels: int, *, image: bool = True) -> nn.Module:
@@ -43,7 +52,11 @@ def make_norm(kind: str, channels: int, *, image: bool = True) -> nn.Module:
         raise unknown_name("norm", kind, NORMS)
     if kind == "batch":
         return nn.BatchNorm2d(channels) if image else nn.BatchNorm1d(channels)
-    return nn.GroupNorm(group_count(channels), channels) if kind == "group" else nn.Identity()
+    return (
+        nn.GroupNorm(group_count(channels), channels)
+        if kind == "group"
+        else nn.Identity()
+    )
 
 
 def conv(
@@ -55,8 +68,12 @@ def conv(
     groups: int = 1,
     act: type[nn.Module] | None = None,
 ) -> nn.Sequential:
-    """Convolution with same padding, norm, and activation if given; He et al. (2015) initialisation."""
-    layer = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=norm == "none")
+    """Convolution with same padding, norm, and activation if given; He et al. (2015)
+    initialisation.
+    """
+    layer = nn.Conv2d(
+        inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=norm == "none"
+    )
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     return nn.Sequential(layer, make_norm(norm, outputs), *([act()] if act else []))
 
@@ -68,14 +85,19 @@ def dense(inputs: int, outputs: int, norm: str) -> nn.Sequential:
     return nn.Sequential(linear, make_norm(norm, outputs, image=False), nn.ReLU())
 
 
-def image_channels(name: str, shape: tuple[int, ...], norm: str, norms: tuple[str, ...] = DEEP_NORMS) -> int:
-    """The number of channels; an error if `shape` is no image or the network does not support `norm`."""
+def image_channels(
+    name: str, shape: tuple[int, ...], norm: str, norms: tuple[str, ...] = DEEP_NORMS
+) -> int:
+    """The number of channels; an error if `shape` is no image or the network does not
+    support `norm`.
+    """
     if norm not in norms:
         raise unknown_name(f"norm for {name!r}", norm, norms)
     if len(shape) != 3 or min(shape) < 1:
         raise ValueError(
-            f"prototype {name!r} expects images (channels, height, width), not rows of shape {tuple(shape)}; "
-            "use 'mlp' for plain rows, for text 'bert' or 'encoder', or a prototype of your own as module:function"
+            f"prototype {name!r} expects images (channels, height, width), not rows of "
+            f"shape {tuple(shape)}; use 'mlp' for plain rows, for text 'bert' or "
+            "'encoder', or a prototype of your own as module:function"
         )
     return shape[0]
 
@@ -88,26 +110,43 @@ def require_positive(**options: float) -> None:
 
 
 @register("mlp")
-def mlp(shape: tuple[int, ...], hidden: int = 128, features: int = 64, norm: str = "group") -> Extractor:
+def mlp(
+    shape: tuple[int, ...], hidden: int = 128, features: int = 64, norm: str = "group"
+) -> Extractor:
     """(B, *shape) → (B, features): a flattened row through one hidden layer."""
     require_positive(hidden=hidden, features=features)
     if not shape or min(shape) < 1:
         raise ValueError(
-            f"prototype 'mlp' expects rows of at least one number, not of shape {tuple(shape)}; "
-            "for text 'bert' or 'encoder' will do"
+            "prototype 'mlp' expects rows of at least one number, not of shape "
+            f"{tuple(shape)}; for text 'bert' or 'encoder' will do"
         )
-    return Extractor(nn.Flatten(), dense(prod(shape), hidden, norm), dense(hidden, features, norm), width=features)
+    return Extractor(
+        nn.Flatten(),
+        dense(prod(shape), hidden, norm),
+        dense(hidden, features, norm),
+        width=features,
+    )
 
 
 @register("cnn")
-def cnn(shape: tuple[int, ...], width: int = 32, features: int = 64, norm: str = "group") -> Extractor:
-    """(B, C, H, W) → (B, features): two 3×3 convolutions of width·(1, 2) channels, 4×4 pooled, one dense layer.
+def cnn(
+    shape: tuple[int, ...], width: int = 32, features: int = 64, norm: str = "group"
+) -> Extractor:
+    """(B, C, H, W) → (B, features): two 3×3 convolutions of width·(1, 2) channels, 4×4
+    pooled, one dense layer.
 
-    For images from 8×8 to 28×28: pooling to a fixed grid takes any size and keeps positions.
+    For images from 8×8 to 28×28: pooling to a fixed grid takes any size and keeps
+    positions.
     """
     require_positive(width=width, features=features)
     return Extractor(
-        conv(image_channels("cnn", shape, norm, NORMS), width, norm, kernel=3, act=nn.ReLU),
+        conv(
+            image_channels("cnn", shape, norm, NORMS),
+            width,
+            norm,
+            kernel=3,
+            act=nn.ReLU,
+        ),
         nn.MaxPool2d(2, ceil_mode=True),
         conv(width, 2 * width, norm, kernel=3, act=nn.ReLU),
         nn.AdaptiveAvgPool2d(4),
@@ -118,15 +157,20 @@ def cnn(shape: tuple[int, ...], width: int = 32, features: int = 64, norm: str =
 
 
 class BasicBlock(nn.Module):
-    """relu(two 3×3 convolutions + shortcut); the shortcut is a 1×1 projection only where the shape changes."""
+    """relu(two 3×3 convolutions + shortcut); the shortcut is a 1×1 projection only
+    where the shape changes.
+    """
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: str) -> None:
         super().__init__()
         self.residual = nn.Sequential(
-            conv(inputs, outputs, norm, kernel=3, stride=stride, act=nn.ReLU), conv(outputs, outputs, norm, kernel=3)
+            conv(inputs, outputs, norm, kernel=3, stride=stride, act=nn.ReLU),
+            conv(outputs, outputs, norm, kernel=3),
         )
         same = inputs == outputs and stride == 1
-        self.shortcut = nn.Identity() if same else conv(inputs, outputs, norm, stride=stride)
+        self.shortcut = (
+            nn.Identity() if same else conv(inputs, outputs, norm, stride=stride)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(self.residual(x) + self.shortcut(x))
@@ -134,23 +178,32 @@ class BasicBlock(nn.Module):
 
 @register("resnet8")
 def resnet8(shape: tuple[int, ...], width: int = 64, norm: str = "batch") -> Extractor:
-    """ResNet (He et al. 2016) of four stages of one basic block, (B, C, H, W) → (B, 8·width).
+    """ResNet (He et al. 2016) of four stages of one basic block, (B, C, H, W) → (B,
+    8·width).
 
-    Stages have width·(1, 2, 4, 8) channels; the stem is 3×3 of stride 1, and there is no max-pooling. At width 64 the
-    encoder has 4,898,112 parameters on RGB images. The ResNet-8 of FedDF has three stages of 16, 32 and 64 channels, so
-    state the width beside every number.
+    Stages have width·(1, 2, 4, 8) channels; the stem is 3×3 of stride 1, and there is
+    no max-pooling. At width 64 the encoder has 4,898,112 parameters on RGB images. The
+    ResNet-8 of FedDF has three stages of 16, 32 and 64 channels, so state the width
+    beside every number.
     """
     require_positive(width=width)
     stages = [width, width, 2 * width, 4 * width, 8 * width]
     blocks = [
         BasicBlock(inputs, outputs, stride, norm)
-        for inputs, outputs, stride in zip(stages, stages[1:], (1, 2, 2, 2), strict=False)
+        for inputs, outputs, stride in zip(
+            stages, stages[1:], (1, 2, 2, 2), strict=False
+        )
     ]
-    stem = conv(image_channels("resnet8", shape, norm), width, norm, kernel=3, act=nn.ReLU)
-    return Extractor(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=8 * width)
+    stem = conv(
+        image_channels("resnet8", shape, norm), width, norm, kernel=3, act=nn.ReLU
+    )
+    return Extractor(
+        stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=8 * width
+    )
 
 
-# table 2 of the paper: (expansion, channels, repeats, stride), with the early strides 2 for 224×224 images set to 1
+# table 2 of the paper: (expansion, channels, repeats, stride), with the early strides 2
+# for 224×224 images set to 1
 MOBILENET_STAGES = (
     (1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)
 )  # fmt: skip
@@ -158,19 +211,33 @@ MOBILENET_STEM, MOBILENET_LAST = 32, 1280
 
 
 class InvertedResidual(nn.Module):
-    """1×1 expansion, 3×3 depthwise, linear 1×1 projection; a shortcut wherever the stride is 1."""
+    """1×1 expansion, 3×3 depthwise, linear 1×1 projection; a shortcut wherever the
+    stride is 1.
+    """
 
-    def __init__(self, inputs: int, outputs: int, expansion: int, stride: int, norm: str) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, expansion: int, stride: int, norm: str
+    ) -> None:
         super().__init__()
         hidden = expansion * inputs
         self.residual = nn.Sequential(
             conv(inputs, hidden, norm, act=nn.ReLU6),
-            conv(hidden, hidden, norm, kernel=3, stride=stride, groups=hidden, act=nn.ReLU6),
+            conv(
+                hidden,
+                hidden,
+                norm,
+                kernel=3,
+                stride=stride,
+                groups=hidden,
+                act=nn.ReLU6,
+            ),
             conv(hidden, outputs, norm),
         )
         self.shortcut: nn.Module | None = None
         if stride == 1:
-            self.shortcut = nn.Identity() if inputs == outputs else conv(inputs, outputs, norm)
+            self.shortcut = (
+                nn.Identity() if inputs == outputs else conv(inputs, outputs, norm)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.residual(x)
@@ -178,12 +245,17 @@ class InvertedResidual(nn.Module):
 
 
 @register("mobilenetv2")
-def mobilenetv2(shape: tuple[int, ...], width: float = 0.5, norm: str = "batch") -> Extractor:
-    """MobileNetV2 (Sandler et al. 2018), (B, C, H, W) → (B, 1280·width); 32×32 images are reduced to 4×4.
+def mobilenetv2(
+    shape: tuple[int, ...], width: float = 0.5, norm: str = "batch"
+) -> Extractor:
+    """MobileNetV2 (Sandler et al. 2018), (B, C, H, W) → (B, 1280·width); 32×32 images
+    are reduced to 4×4.
 
-    Every stage but the stem is scaled by `width`. With a head for 10 classes the default has 604,178 parameters on RGB
-    images, as in the FedAUX paper. To match this number, the stem keeps its 32 channels, the first block has a 1×1
-    convolution although it expands by one, and a block of stride 1 that changes the channels has a 1×1 shortcut.
+    Every stage but the stem is scaled by `width`. With a head for 10 classes the
+    default has 604,178 parameters on RGB images, as in the FedAUX paper. To match this
+    number, the stem keeps its 32 channels, the first block has a 1×1 convolution
+    although it expands by one, and a block of stride 1 that changes the channels has a
+    1×1 shortcut.
     """
     require_positive(width=width)
     inputs = MOBILENET_STEM
@@ -191,28 +263,50 @@ def mobilenetv2(shape: tuple[int, ...], width: float = 0.5, norm: str = "batch")
     for expansion, channels, repeats, stride in MOBILENET_STAGES:
         outputs = max(1, round(channels * width))
         for index in range(repeats):
-            blocks.append(InvertedResidual(inputs, outputs, expansion, stride if index == 0 else 1, norm))
+            blocks.append(
+                InvertedResidual(
+                    inputs, outputs, expansion, stride if index == 0 else 1, norm
+                )
+            )
             inputs = outputs
-    stem = conv(image_channels("mobilenetv2", shape, norm), MOBILENET_STEM, norm, kernel=3, act=nn.ReLU6)
+    stem = conv(
+        image_channels("mobilenetv2", shape, norm),
+        MOBILENET_STEM,
+        norm,
+        kernel=3,
+        act=nn.ReLU6,
+    )
     features = max(1, round(MOBILENET_LAST * width))
     last = conv(inputs, features, norm, act=nn.ReLU6)
-    return Extractor(stem, *blocks, last, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=features)
+    return Extractor(
+        stem, *blocks, last, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=features
+    )
 
 
 SHUFFLENET_GROUPS, SHUFFLENET_STEM, SHUFFLENET_REPEATS = 2, 24, (4, 8, 4)
 
 
 class Unit(nn.Module):
-    """Grouped 1×1, channel shuffle, 3×3 depthwise, grouped 1×1; with stride 2 the pooled input is appended."""
+    """Grouped 1×1, channel shuffle, 3×3 depthwise, grouped 1×1; with stride 2 the
+    pooled input is appended.
+    """
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: str) -> None:
         super().__init__()
         self.pool = nn.AvgPool2d(3, stride=2, padding=1) if stride == 2 else None
-        branch = outputs - inputs if stride == 2 else outputs  # the pooled input supplies the other channels
+        # the pooled input supplies the other channels
+        branch = outputs - inputs if stride == 2 else outputs
         middle, groups = branch // 4, SHUFFLENET_GROUPS
-        # section 3.2: the input of the first unit has too few channels to be split into groups
+        # section 3.2: the input of the first unit has too few channels to be split into
+        # groups
         self.residual = nn.Sequential(
-            conv(inputs, middle, norm, groups=1 if inputs == SHUFFLENET_STEM else groups, act=nn.ReLU),
+            conv(
+                inputs,
+                middle,
+                norm,
+                groups=1 if inputs == SHUFFLENET_STEM else groups,
+                act=nn.ReLU,
+            ),
             nn.ChannelShuffle(groups),
             conv(middle, middle, norm, kernel=3, stride=stride, groups=middle),
             conv(middle, branch, norm, groups=groups),
@@ -220,28 +314,41 @@ class Unit(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.residual(x)
-        return F.relu(out + x if self.pool is None else torch.cat([out, self.pool(x)], dim=1))
+        return F.relu(
+            out + x if self.pool is None else torch.cat([out, self.pool(x)], dim=1)
+        )
 
 
 @register("shufflenet")
-def shufflenet(shape: tuple[int, ...], width: int = 200, norm: str = "batch") -> Extractor:
-    """ShuffleNet v1 with two groups (Zhang et al. 2018, table 1), (B, C, H, W) → (B, 4·width).
+def shufflenet(
+    shape: tuple[int, ...], width: int = 200, norm: str = "batch"
+) -> Extractor:
+    """ShuffleNet v1 with two groups (Zhang et al. 2018, table 1), (B, C, H, W) → (B,
+    4·width).
 
-    Stages have width·(1, 2, 4) channels. With a head for 10 classes the default has 887,582 parameters on RGB images,
-    as in the FedAUX paper. To match this number, the stem is 1×1 of stride 1 (ShuffleNet's 3×3 has 576 parameters
-    more), and the bottleneck has a quarter of the channels that a unit computes itself, without its pooled input's.
+    Stages have width·(1, 2, 4) channels. With a head for 10 classes the default has
+    887,582 parameters on RGB images, as in the FedAUX paper. To match this number, the
+    stem is 1×1 of stride 1 (ShuffleNet's 3×3 has 576 parameters more), and the
+    bottleneck has a quarter of the channels that a unit computes itself, without its
+    pooled input's.
     """
     multiple = 4 * SHUFFLENET_GROUPS
     if width <= SHUFFLENET_STEM or width % multiple:
         raise ValueError(
-            f"the width of shufflenet is a multiple of {multiple} above {SHUFFLENET_STEM} (200 in the paper), "
-            f"not {width}"
+            f"the width of shufflenet is a multiple of {multiple} above "
+            f"{SHUFFLENET_STEM} (200 in the paper), not {width}"
         )
     inputs = SHUFFLENET_STEM
     units: list[nn.Module] = []
-    for outputs, repeats in zip((width, 2 * width, 4 * width), SHUFFLENET_REPEATS, strict=True):
+    for outputs, repeats in zip(
+        (width, 2 * width, 4 * width), SHUFFLENET_REPEATS, strict=True
+    ):
         for index in range(repeats):
-            units.append(Unit(inputs, outputs, stride=2 if index == 0 else 1, norm=norm))
+            units.append(
+                Unit(inputs, outputs, stride=2 if index == 0 else 1, norm=norm)
+            )
             inputs = outputs
-    stem = conv(image_channels("shufflenet", shape, norm), SHUFFLENET_STEM, norm, act=nn.ReLU)
+    stem = conv(
+        image_channels("shufflenet", shape, norm), SHUFFLENET_STEM, norm, act=nn.ReLU
+    )
     return Extractor(stem, *units, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=inputs)

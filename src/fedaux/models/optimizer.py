@@ -13,13 +13,16 @@ from fedaux.core.errors import unknown_name
 
 OPTIMIZERS = ("adam", "sgd")
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam, as PyTorch has them
-Losses = list[tuple[Tensor, int]]  # of batches, with their sizes; on the device, so that no step waits for it
+# of batches, with their sizes; on the device, so that no step waits for it
+Losses = list[tuple[Tensor, int]]
 Term = Callable[[Tensor], Tensor]  # of all parameters as one vector, (P,) → (P,)
 
 
 @dataclass(frozen=True)
 class Optimizer:
-    """The optimiser that an order names: adam, or sgd with momentum. In both, weight decay adds λθ to the gradient."""
+    """The optimiser that an order names: adam, or sgd with momentum. In both, weight
+    decay adds λθ to the gradient.
+    """
 
     name: str = "adam"
     lr: float = 1e-3
@@ -37,13 +40,15 @@ class Optimizer:
 class Descent:
     """`torch.optim.Adam` and `SGD` to the bit, all tensors at a time.
 
-    Their classes import PyTorch's compiler at the first step, a second in every new client process, and on a processor
-    they take each tensor by itself, which for a small network costs more than the arithmetic.
+    Their classes import PyTorch's compiler at the first step, a second in every new
+    client process, and on a processor they take each tensor by itself, which for a
+    small network costs more than the arithmetic.
     """
 
     def __init__(self, settings: Optimizer, parameters: Sequence[nn.Parameter]) -> None:
         self.settings, self.parameters = settings, parameters
-        self._first: dict[Tensor, Tensor] = {}  # mean of gradients; with SGD the momentum
+        # mean of gradients; with SGD the momentum
+        self._first: dict[Tensor, Tensor] = {}
         self._second: dict[Tensor, Tensor] = {}  # mean of their squares
         self._steps: dict[Tensor, int] = {}
 
@@ -54,7 +59,10 @@ class Descent:
     @torch.no_grad()
     def step(self) -> None:
         """Parameters without a gradient stay as they are."""
-        s, theta = self.settings, list[Tensor](p for p in self.parameters if p.grad is not None)
+        s, theta = (
+            self.settings,
+            list[Tensor](p for p in self.parameters if p.grad is not None),
+        )
         if not theta:
             return
         gradient = [p.grad for p in theta if p.grad is not None]
@@ -71,7 +79,10 @@ class Descent:
         torch._foreach_add_(theta, gradient, alpha=-s.lr)
 
     def _adam(self, theta: list[Tensor], gradient: list[Tensor]) -> None:
-        mean, square = self._moments(self._first, theta), self._moments(self._second, theta)
+        mean, square = (
+            self._moments(self._first, theta),
+            self._moments(self._second, theta),
+        )
         self._steps.update({p: self._steps.get(p, 0) + 1 for p in theta})
         steps = [self._steps[p] for p in theta]
         torch._foreach_lerp_(mean, gradient, 1 - BETAS[0])
@@ -80,7 +91,12 @@ class Descent:
         scale = torch._foreach_sqrt(square)
         torch._foreach_div_(scale, [math.sqrt(1 - BETAS[1] ** step) for step in steps])
         torch._foreach_add_(scale, EPSILON)
-        torch._foreach_addcdiv_(theta, mean, scale, [-self.settings.lr / (1 - BETAS[0] ** step) for step in steps])
+        torch._foreach_addcdiv_(
+            theta,
+            mean,
+            scale,
+            [-self.settings.lr / (1 - BETAS[0] ** step) for step in steps],
+        )
 
     def _moments(self, kept: dict[Tensor, Tensor], theta: list[Tensor]) -> list[Tensor]:
         for parameter in theta:
@@ -90,7 +106,9 @@ class Descent:
 
 
 class StackedDescent:
-    """The steps of `Optimizer.make` for many models at once: each row of `theta` holds the parameters of one."""
+    """The steps of `Optimizer.make` for many models at once: each row of `theta` holds
+    the parameters of one.
+    """
 
     def __init__(self, optimizer: Optimizer, theta: Tensor) -> None:
         self.optimizer, self.theta, self.steps = optimizer, theta, 0
@@ -98,9 +116,13 @@ class StackedDescent:
         self.square = torch.zeros_like(theta) if optimizer.name == "adam" else theta
 
     def step(self, gradient: Tensor) -> None:
-        """Update the first `len(gradient)` rows, overwriting `gradient`. The other rows have finished."""
+        """Update the first `len(gradient)` rows, overwriting `gradient`. The other rows
+        have finished.
+        """
         lr, rho = self.optimizer.lr, self.optimizer.momentum
-        theta, mean, square = (stack[: len(gradient)] for stack in (self.theta, self.mean, self.square))
+        theta, mean, square = (
+            stack[: len(gradient)] for stack in (self.theta, self.mean, self.square)
+        )
         self.steps += 1
         if self.optimizer.weight_decay:
             gradient.add_(theta, alpha=self.optimizer.weight_decay)
@@ -109,13 +131,19 @@ class StackedDescent:
             return
         mean.lerp_(gradient, 1 - BETAS[0])
         square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        scale = torch.sqrt(square, out=gradient).div_(math.sqrt(1 - BETAS[1] ** self.steps)).add_(EPSILON)
+        scale = (
+            torch.sqrt(square, out=gradient)
+            .div_(math.sqrt(1 - BETAS[1] ** self.steps))
+            .add_(EPSILON)
+        )
         theta.addcdiv_(mean, scale, value=-lr / (1 - BETAS[0] ** self.steps))
 
 
 def mean_loss(losses: Losses) -> float:
     """Over the records of all batches."""
-    return sum(loss.item() * size for loss, size in losses) / sum(size for _, size in losses)
+    return sum(loss.item() * size for loss, size in losses) / sum(
+        size for _, size in losses
+    )
 
 
 def flat(parameters: Sequence[nn.Parameter]) -> Tensor:
@@ -129,4 +157,6 @@ def add_to_gradients(parameters: Sequence[nn.Parameter], vector: Tensor) -> None
     for parameter, part in zip(parameters, parts, strict=True):
         if parameter.requires_grad:
             shaped = part.view_as(parameter)
-            parameter.grad = shaped if parameter.grad is None else parameter.grad + shaped
+            parameter.grad = (
+                shaped if parameter.grad is None else parameter.grad + shaped
+            )

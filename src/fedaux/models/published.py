@@ -1,8 +1,10 @@
-"""Vision encoders whose published weights come inside a package: nothing is downloaded when a run starts.
+"""Vision encoders whose published weights come inside a package: nothing is downloaded
+when a run starts.
 
-Both networks are stacks of inverted residuals (Sandler et al. 2018) that end in 1,280 channels. Resizing and
-normalisation are part of the encoder (`VisionExtractor`), so an export has them as well. The file of weights is read
-only if its SHA-256 is the one below: all sites of a federation compute the same features, or none.
+Both networks are stacks of inverted residuals (Sandler et al. 2018) that end in 1,280
+channels. Resizing and normalisation are part of the encoder (`VisionExtractor`), so an
+export has them as well. The file of weights is read only if its SHA-256 is the one
+below: all sites of a federation compute the same features, or none.
 """
 
 from __future__ import annotations
@@ -17,10 +19,18 @@ from typing import Any
 from torch import Tensor, nn
 
 from fedaux.core.errors import FedauxError, MissingPackageError
-from fedaux.models.encoders import IMAGENET, InputConfig, VisionExtractor, load_weights, only_images
+from fedaux.models.encoders import (
+    IMAGENET,
+    InputConfig,
+    VisionExtractor,
+    load_weights,
+    only_images,
+)
 from fedaux.models.registry import register
 
-SIZE = 128  # pixels: an image of 32 px gains from being enlarged, and 224 px take three times as long
+# pixels: an image of 32 px gains from being enlarged, and 224 px take three times as
+# long
+SIZE = 128
 LEAST_SIZE = 32  # the networks shrink an image by 32
 STEM, LAST = 32, 1280  # channels
 Stage = tuple[int, int, int, int, int]  # expansion, kernel, channels, repeats, stride
@@ -54,32 +64,43 @@ class Publication:
     def folder(self) -> Path | None:
         """The folder of the package if it is installed; the package is not imported."""
         spec = importlib.util.find_spec(self.file.partition("/")[0])
-        return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+        return (
+            Path(spec.submodule_search_locations[0])
+            if spec and spec.submodule_search_locations
+            else None
+        )
 
     def path(self) -> Path:
         """The file in the installed package."""
         folder = self.folder()
         if folder is None:
             raise MissingPackageError(
-                f"the weights of {self.name} come in a package: {self.install}; or name their file, "
-                f"{{name = '{self.name}', weights = 'FILE'}}"
+                f"the weights of {self.name} come in a package: {self.install}; or "
+                f"name their file, {{name = '{self.name}', weights = 'FILE'}}"
             )
         return folder / self.file.partition("/")[2]
 
     def to_card(self) -> dict[str, str]:
         """The facts that belong beside a model made with this encoder."""
-        return {key: value for key, value in asdict(self).items() if key not in ("name", "install", "file")}
+        return {
+            key: value
+            for key, value in asdict(self).items()
+            if key not in ("name", "install", "file")
+        }
 
     def read(self, weights: str = "") -> list[Tensor]:
-        """Tensors in the order of the layers; of `weights`, a copy of the file elsewhere, if there is one."""
+        """Tensors in the order of the layers; of `weights`, a copy of the file
+        elsewhere, if there is one.
+        """
         file = Path(weights).expanduser() if weights else self.path()
         if not file.is_file():
             raise FileNotFoundError(f"{file} is not there; {self.install}")
         found = hashlib.sha256(file.read_bytes()).hexdigest()
         if found != self.sha256:
             raise DifferentWeightsError(
-                f"{file} has the SHA-256 {found[:16]}…, and the published weights of {self.name} {self.sha256[:16]}…: "
-                f"{self.install}. A network with weights of your own is a function of yours, module:function."
+                f"{file} has the SHA-256 {found[:16]}…, and the published weights of "
+                f"{self.name} {self.sha256[:16]}…: {self.install}. A network with "
+                "weights of your own is a function of yours, module:function."
             )
         return list(load_weights(str(file)).values())
 
@@ -114,7 +135,11 @@ PUBLICATIONS = {
 
 def installed() -> list[str]:
     """The names of the encoders whose weights are on this machine, the better first."""
-    return [name for name, publication in PUBLICATIONS.items() if publication.folder() is not None]
+    return [
+        name
+        for name, publication in PUBLICATIONS.items()
+        if publication.folder() is not None
+    ]
 
 
 class Residual(nn.Module):
@@ -132,15 +157,20 @@ class Residual(nn.Module):
 def inverted_residuals(stages: Iterable[Stage], tensorflow: bool) -> nn.Sequential:
     """(B, 3, H, W) → (B, 1280, H/32, W/32).
 
-    `tensorflow` takes its padding, one pixel more below and right than above and left at stride 2, and its ε = 0.001.
+    `tensorflow` takes its padding, one pixel more below and right than above and left
+    at stride 2, and its ε = 0.001.
     """
 
-    def unit(inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    def unit(
+        inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1
+    ) -> list[nn.Module]:
         before = (kernel - stride) // 2
         uneven = tensorflow and stride == 2
         pad = [nn.ZeroPad2d((before, before + 1, before, before + 1))] if uneven else []
         padding = 0 if uneven else kernel // 2
-        layer = nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False)
+        layer = nn.Conv2d(
+            inputs, outputs, kernel, stride, padding, groups=groups, bias=False
+        )
         nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
         return [*pad, layer, nn.BatchNorm2d(outputs, eps=1e-3 if tensorflow else 1e-5)]
 
@@ -155,37 +185,65 @@ def inverted_residuals(stages: Iterable[Stage], tensorflow: bool) -> nn.Sequenti
                 nn.ReLU6(),
                 *unit(hidden, outputs),
             )
-            blocks.append(Residual(layers) if stride == 1 and inputs == outputs else layers)
+            blocks.append(
+                Residual(layers) if stride == 1 and inputs == outputs else layers
+            )
             inputs = outputs
     return nn.Sequential(*blocks, nn.Sequential(*unit(inputs, LAST), nn.ReLU6()))
 
 
 @register("efficientnet-lite0")
-def efficientnet_lite0(shape: tuple[int, ...], size: int = SIZE, weights: str = "") -> VisionExtractor:
-    """EfficientNet-Lite0 (Liu 2020), trained on ImageNet: 3.4 million parameters, 1,280 features."""
+def efficientnet_lite0(
+    shape: tuple[int, ...], size: int = SIZE, weights: str = ""
+) -> VisionExtractor:
+    """EfficientNet-Lite0 (Liu 2020), trained on ImageNet: 3.4 million parameters, 1,280
+    features.
+    """
     backbone = inverted_residuals(EFFICIENTNET_LITE0, tensorflow=True)
-    return _extractor("efficientnet-lite0", backbone, shape, InputConfig(size, (0.498,) * 3, (0.502,) * 3), weights)
+    return _extractor(
+        "efficientnet-lite0",
+        backbone,
+        shape,
+        InputConfig(size, (0.498,) * 3, (0.502,) * 3),
+        weights,
+    )
 
 
 @register("mobilenetv2-imagenet")
-def mobilenetv2_imagenet(shape: tuple[int, ...], size: int = SIZE, weights: str = "") -> VisionExtractor:
-    """MobileNetV2 (Sandler et al. 2018), trained on ImageNet: 2.2 million parameters, 1,280 features.
+def mobilenetv2_imagenet(
+    shape: tuple[int, ...], size: int = SIZE, weights: str = ""
+) -> VisionExtractor:
+    """MobileNetV2 (Sandler et al. 2018), trained on ImageNet: 2.2 million parameters,
+    1,280 features.
 
-    `mobilenetv2` is the smaller one of the FedAUX paper for images of 32 px, without published weights.
+    `mobilenetv2` is the smaller one of the FedAUX paper for images of 32 px, without
+    published weights.
     """
     backbone = inverted_residuals(MOBILENETV2, tensorflow=False)
-    return _extractor("mobilenetv2-imagenet", backbone, shape, InputConfig(size, *IMAGENET), weights)
+    return _extractor(
+        "mobilenetv2-imagenet", backbone, shape, InputConfig(size, *IMAGENET), weights
+    )
 
 
 def _extractor(
-    name: str, backbone: nn.Module, shape: tuple[int, ...], config: InputConfig, weights: str
+    name: str,
+    backbone: nn.Module,
+    shape: tuple[int, ...],
+    config: InputConfig,
+    weights: str,
 ) -> VisionExtractor:
     only_images(name, shape)
     if config.size < LEAST_SIZE:
-        raise ValueError(f"{name} halves an image five times: set size to {LEAST_SIZE} or more, not {config.size}")
+        raise ValueError(
+            f"{name} halves an image five times: set size to {LEAST_SIZE} or more, not "
+            f"{config.size}"
+        )
     publication, names = PUBLICATIONS[name], list(backbone.state_dict())
 
     def published() -> dict[str, Any]:
-        return dict(zip(names, publication.read(weights), strict=False))  # a classifier may follow
+        # a classifier may follow
+        return dict(zip(names, publication.read(weights), strict=False))
 
-    return VisionExtractor(weights or name, backbone, config, published, publication.to_card())
+    return VisionExtractor(
+        weights or name, backbone, config, published, publication.to_card()
+    )

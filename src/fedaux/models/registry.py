@@ -1,13 +1,16 @@
 """Prototypes, f(x) = head(features(x)), and the registry of their networks.
 
-A network is a function `(shape, **options) → nn.Module` that returns a feature extractor with an integer attribute
-`width`, the number of features H. A configuration names it by its registered name or as `module:function`.
-An extractor with published weights has an attribute `published_weights`, their folder, and a method `restore()` that
-loads them: the result of P1 without the work, at every site that has the folder. `build` never loads them.
+A network is a function `(shape, **options) → nn.Module` that returns a feature
+extractor with an integer attribute `width`, the number of features H. A configuration
+names it by its registered name or as `module:function`. An extractor with published
+weights has an attribute `published_weights`, their folder, and a method `restore()`
+that loads them: the result of P1 without the work, at every site that has the folder.
+`build` never loads them.
 
-Heads are trained on features of h0, by default standardised with the mean and deviation of public ones. Raw features
-are neither centred nor of one scale: a step along their common mean moves all logits at once, and no rate fits every
-feature. With mean 0 and deviation 1 one rate fits all. The statistics are those of D⁻, so they are public.
+Heads are trained on features of h0, by default standardised with the mean and deviation
+of public ones. Raw features are neither centred nor of one scale: a step along their
+common mean moves all logits at once, and no rate fits every feature. With mean 0 and
+deviation 1 one rate fits all. The statistics are those of D⁻, so they are public.
 """
 
 from __future__ import annotations
@@ -26,18 +29,28 @@ from torch import Tensor, nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.arrays import Arrays
-from fedaux.core.errors import Exit, FedauxError, import_function, unknown_name, user_code
+from fedaux.core.errors import (
+    Exit,
+    FedauxError,
+    import_function,
+    unknown_name,
+    user_code,
+)
 from fedaux.core.rng import seeded_torch
 from fedaux.models.compute import compute_of, place
 
-Factory = Callable[..., nn.Module]  # (shape of one row, **options) → feature extractor with an int `width`
+# (shape of one row, **options) → feature extractor with an int `width`
+Factory = Callable[..., nn.Module]
 AnyFactory = TypeVar("AnyFactory", bound=Factory)
 
-FLOOR = 0.01  # of the root mean square deviation: a feature that hardly varies in public is not blown up
+# of the root mean square deviation: a feature that hardly varies in public is not blown
+# up
+FLOOR = 0.01
 RANDOM_SEED = 0  # of the random features: the same at the server and at every client
 OTHER_SEED = 0x5EED  # of a second network to compare with
 _factories: dict[str, Factory] = {}
-_libraries: dict[str, Callable[..., nn.Module]] = {}  # (name of the library's, shape, **options) → extractor
+# (name of the library's, shape, **options) → extractor
+_libraries: dict[str, Callable[..., nn.Module]] = {}
 _build_lock = threading.RLock()  # `build` seeds the generator of the whole process
 
 
@@ -48,18 +61,24 @@ class UnsupportedNetworkError(FedauxError, ValueError):
 
 
 class Prototype(nn.Module):
-    """f = head ∘ features with `features` (B, *shape) → (B, H) and a linear `head` (B, H) → (B, classes)."""
+    """f = head ∘ features with `features` (B, *shape) → (B, H) and a linear `head` (B,
+    H) → (B, classes).
+    """
 
     def __init__(self, features: nn.Module, classes: int) -> None:
         super().__init__()
         width = getattr(features, "width", None)
         if not isinstance(width, int) or width < 1:
             raise ValueError(
-                f"{type(features).__name__} has width={width!r}; give the feature extractor an attribute `width`, "
-                "the number of features it returns for one row"
+                f"{type(features).__name__} has width={width!r}; give the feature "
+                "extractor an attribute `width`, the number of features it returns for "
+                "one row"
             )
         if classes < 2:
-            raise ValueError(f"a classifier needs at least 2 classes, not {classes}; check the labels of the source")
+            raise ValueError(
+                f"a classifier needs at least 2 classes, not {classes}; check the "
+                "labels of the source"
+            )
         self.width: int = width
         self.features = features
         self.head = nn.Linear(width, classes)
@@ -79,9 +98,11 @@ def standardisation(negatives: NDArray[np.floating]) -> Arrays:
 
 
 class HeadFeatures(nn.Module):
-    """(B, H) → (B, width): h0's features as a head takes them. Fixed and public: no weight of it trains or travels.
+    """(B, H) → (B, width): h0's features as a head takes them. Fixed and public: no
+    weight of it trains or travels.
 
-    `random` > 0 is a number of random features of them, ReLU(A z + a) with A and a from a fixed seed.
+    `random` > 0 is a number of random features of them, ReLU(A z + a) with A and a from
+    a fixed seed.
     """
 
     mean: Tensor
@@ -91,7 +112,12 @@ class HeadFeatures(nn.Module):
 
     def __init__(self, inputs: int, random: int = 0) -> None:
         super().__init__()
-        self.inputs, self.random, self.width, self.raw = inputs, random, random or inputs, True
+        self.inputs, self.random, self.width, self.raw = (
+            inputs,
+            random,
+            random or inputs,
+            True,
+        )
         self.register_buffer("mean", torch.zeros(inputs), persistent=False)
         self.register_buffer("deviation", torch.ones(inputs), persistent=False)
         with seeded_torch(RANDOM_SEED):
@@ -100,16 +126,30 @@ class HeadFeatures(nn.Module):
         self.register_buffer("offset", drawn[1], persistent=False)
 
     def standardise(self, statistics: Arrays) -> None:
-        """Set the mean and deviation that `standardisation` computed; without them features stay raw."""
+        """Set the mean and deviation that `standardisation` computed; without them
+        features stay raw.
+        """
         self.raw = not statistics
         if self.raw:
             return
         shapes = {name: array.shape for name, array in statistics.items()}
         if shapes != {"mean": (self.inputs,), "deviation": (self.inputs,)}:
-            raise ValueError(f"mean and deviation of {self.inputs} features are expected, not {shapes}")
-        mean, deviation = (torch.tensor(statistics[name]) for name in ("mean", "deviation"))
-        if not (mean.isfinite().all() and deviation.isfinite().all() and (deviation > 0).all()):
-            raise ValueError("the mean and deviation of the features must be finite, and deviations above 0")
+            raise ValueError(
+                f"mean and deviation of {self.inputs} features are expected, not "
+                f"{shapes}"
+            )
+        mean, deviation = (
+            torch.tensor(statistics[name]) for name in ("mean", "deviation")
+        )
+        if not (
+            mean.isfinite().all()
+            and deviation.isfinite().all()
+            and (deviation > 0).all()
+        ):
+            raise ValueError(
+                "the mean and deviation of the features must be finite, and deviations "
+                "above 0"
+            )
         self.mean.copy_(mean)
         self.deviation.copy_(deviation)
 
@@ -118,7 +158,9 @@ class HeadFeatures(nn.Module):
         return F.relu(F.linear(z, self.projection, self.offset)) if self.random else z
 
     def on_processor(self) -> HeadFeatures:
-        """Return itself, or a copy on the CPU: the heads of many clients train there, whatever the device of one."""
+        """Return itself, or a copy on the CPU: the heads of many clients train there,
+        whatever the device of one.
+        """
         if self.mean.device.type == "cpu":
             return self
         twin = HeadFeatures(self.inputs, self.random)
@@ -129,36 +171,58 @@ class HeadFeatures(nn.Module):
 
     @torch.no_grad()
     def fold(self, head: nn.Linear) -> nn.Linear | nn.Sequential:
-        """Return plain layers on h0's own features that compute what `head` computes on these features."""
+        """Return plain layers on h0's own features that compute what `head` computes on
+        these features.
+        """
         if not self.random:
             return self._on_raw(head.weight, head.bias)
-        return nn.Sequential(self._on_raw(self.projection, self.offset), nn.ReLU(), head)
+        return nn.Sequential(
+            self._on_raw(self.projection, self.offset), nn.ReLU(), head
+        )
 
     @torch.no_grad()
     def unfold(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Reverse `fold` for a linear head on h0's own features: return (weight, bias) of the same head on these."""
+        """Reverse `fold` for a linear head on h0's own features: return (weight, bias)
+        of the same head on these.
+        """
         if self.random:
-            raise ValueError("a head on h0's own features has no equal on random features of them")
+            raise ValueError(
+                "a head on h0's own features has no equal on random features of them"
+            )
         if self.raw:
             return weight, bias
         weight, mean = weight.double(), self.mean.double()
-        return (weight * self.deviation).to(self.mean.dtype), (bias + weight @ mean).to(self.mean.dtype)
+        return (weight * self.deviation).to(self.mean.dtype), (bias + weight @ mean).to(
+            self.mean.dtype
+        )
 
     def _on_raw(self, weight: Tensor, bias: Tensor) -> nn.Linear:
-        layer: nn.Linear = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0])  # type: ignore[no-untyped-call]  # draws nothing
-        scaled = weight.double() if self.raw else weight.double() / self.deviation.double()
+        layer: nn.Linear = nn.utils.skip_init(
+            nn.Linear, weight.shape[1], weight.shape[0]
+        )  # type: ignore[no-untyped-call]  # draws nothing
+        scaled = (
+            weight.double() if self.raw else weight.double() / self.deviation.double()
+        )
         layer.weight.copy_(scaled)
-        layer.bias.copy_(bias if self.raw else bias.double() - scaled @ self.mean.double())
+        layer.bias.copy_(
+            bias if self.raw else bias.double() - scaled @ self.mean.double()
+        )
         return layer
 
 
 def hidden_head(inputs: int, hidden: int, classes: int) -> nn.Sequential:
-    """Return a head of the form that `HeadFeatures.fold` returns for random features."""
-    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+    """Return a head of the form that `HeadFeatures.fold` returns for random
+    features.
+    """
+    return nn.Sequential(
+        nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, classes)
+    )
 
 
 def linear_head(width: int, classes: int, random: int = 0, seed: int = 0) -> Prototype:
-    """A prototype whose inputs are features of h0; `random` is that of `HeadFeatures`."""
+    """A prototype whose inputs are features of h0; `random` is that of
+    `HeadFeatures`.
+    """
     with _build_lock, seeded_torch(seed):
         return Prototype(HeadFeatures(width, random), classes)
 
@@ -169,8 +233,15 @@ def is_linear_head(module: nn.Module) -> bool:
 
 
 def folded(module: nn.Module) -> nn.Module:
-    """A `linear_head` without the layer that standardises, which takes longer than the head; others as they are."""
-    if not (isinstance(module, Prototype) and isinstance(module.features, HeadFeatures)) or module.features.raw:
+    """A `linear_head` without the layer that standardises, which takes longer than the
+    head; others as they are.
+    """
+    if (
+        not (
+            isinstance(module, Prototype) and isinstance(module.features, HeadFeatures)
+        )
+        or module.features.raw
+    ):
         return module
     return place(module.features.fold(module.head), compute_of(module))
 
@@ -181,10 +252,12 @@ def published_weights(features: nn.Module) -> str:
 
 
 def register(name: str) -> Callable[[AnyFactory], AnyFactory]:
-    """Register a network: `@register("mine")` above `def mine(shape, depth=3) -> nn.Module`.
+    """Register a network: `@register("mine")` above `def mine(shape, depth=3) ->
+    nn.Module`.
 
-    The function returns a feature extractor with an integer attribute `width`; its further arguments are options in a
-    configuration: `{name = "mine", depth = 5}`. A name cannot be registered for two functions.
+    The function returns a feature extractor with an integer attribute `width`; its
+    further arguments are options in a configuration: `{name = "mine", depth = 5}`. A
+    name cannot be registered for two functions.
 
     Args:
         name: The name of the network in a configuration.
@@ -195,9 +268,13 @@ def register(name: str) -> Callable[[AnyFactory], AnyFactory]:
 
     def add(factory: AnyFactory) -> AnyFactory:
         known = _factories.get(name, factory)
-        if (known.__module__, known.__qualname__) != (factory.__module__, factory.__qualname__):
+        if (known.__module__, known.__qualname__) != (
+            factory.__module__,
+            factory.__qualname__,
+        ):
             raise ValueError(
-                f"prototype {name!r} is already {known.__module__}:{known.__qualname__}; take another name"
+                f"prototype {name!r} is already "
+                f"{known.__module__}:{known.__qualname__}; take another name"
             )
         _factories[name] = factory
         return factory
@@ -206,7 +283,9 @@ def register(name: str) -> Callable[[AnyFactory], AnyFactory]:
 
 
 def register_library(prefix: str) -> Callable[[AnyFactory], AnyFactory]:
-    """Register a function `(name, shape, **options)` for all names that begin with `prefix:`."""
+    """Register a function `(name, shape, **options)` for all names that begin with
+    `prefix:`.
+    """
 
     def add(factory: AnyFactory) -> AnyFactory:
         _libraries[prefix] = factory
@@ -220,46 +299,70 @@ def available() -> tuple[str, ...]:
     return tuple(sorted(_factories))
 
 
-def build(spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int) -> Prototype:
-    """The prototype for rows of `shape`, on the CPU; reproducible from the seed, without changing global state."""
+def build(
+    spec: PrototypeSpec, shape: tuple[int, ...], classes: int, seed: int
+) -> Prototype:
+    """The prototype for rows of `shape`, on the CPU; reproducible from the seed,
+    without changing global state.
+    """
     factory = _lookup(spec.name)
     _check_options(spec, factory)
     with _build_lock, seeded_torch(seed), torch.device("cpu"):
         with user_code("prototype", spec.name):
-            features = factory(*([shape] if _takes_shape(factory) else []), **dict(spec.options))
+            features = factory(
+                *([shape] if _takes_shape(factory) else []), **dict(spec.options)
+            )
             if not hasattr(features, "width"):
                 features = without_last_layer(features, shape)
         return Prototype(features, classes)
 
 
 def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
-    """A user's classifier as a feature extractor: its last linear layer is left out, since a head of ours follows."""
+    """A user's classifier as a feature extractor: its last linear layer is left out,
+    since a head of ours follows.
+    """
     name = type(network).__name__
     if not isinstance(network, nn.Module):
         raise UnsupportedNetworkError(
-            f"the model is {name}, not a torch.nn.Module: give a class, or a function that makes one"
+            f"the model is {name}, not a torch.nn.Module: give a class, or a function "
+            "that makes one"
         )
-    linear = [(path, module) for path, module in network.named_modules() if isinstance(module, nn.Linear)]
+    linear = [
+        (path, module)
+        for path, module in network.named_modules()
+        if isinstance(module, nn.Linear)
+    ]
     advice = "let it end in an nn.Linear whose output it returns, or return features and give it an integer `width`"
     if not linear or not shape:
-        raise UnsupportedNetworkError(f"where do the features of {name} end? Please {advice}")
+        raise UnsupportedNetworkError(
+            f"where do the features of {name} end? Please {advice}"
+        )
     path, last = linear[-1]
     training = network.training
     try:
         with torch.no_grad():
             output, inputs = inputs_of(last, network.eval(), torch.zeros(1, *shape))
-            whole = bool(inputs) and inputs[-1].ndim == 2 and torch.equal(last(inputs[-1].clone()), output)
+            whole = (
+                bool(inputs)
+                and inputs[-1].ndim == 2
+                and torch.equal(last(inputs[-1].clone()), output)
+            )
     finally:
         network.train(training)
     if not whole:
-        raise UnsupportedNetworkError(f"{name} does not return the output of its last linear layer, {path}: {advice}")
+        raise UnsupportedNetworkError(
+            f"{name} does not return the output of its last linear layer, {path}: "
+            f"{advice}"
+        )
     parent, _, leaf = path.rpartition(".")
     setattr(network.get_submodule(parent), leaf, nn.Identity())
     network.width = last.in_features  # type: ignore[assignment]
     return network
 
 
-def inputs_of(layer: nn.Module, network: nn.Module, x: Tensor) -> tuple[Any, list[Tensor]]:
+def inputs_of(
+    layer: nn.Module, network: nn.Module, x: Tensor
+) -> tuple[Any, list[Tensor]]:
     """(network(x), what the layer was called with meanwhile)."""
     inputs: list[Tensor] = []
     hook = layer.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
@@ -269,10 +372,14 @@ def inputs_of(layer: nn.Module, network: nn.Module, x: Tensor) -> tuple[Any, lis
         hook.remove()
 
 
-def carried_weights(spec: PrototypeSpec, shape: tuple[int, ...], one: nn.Module) -> list[str]:
-    """Parameters of a user's own extractor `one` that another seed leaves as they are, unless they are constant.
+def carried_weights(
+    spec: PrototypeSpec, shape: tuple[int, ...], one: nn.Module
+) -> list[str]:
+    """Parameters of a user's own extractor `one` that another seed leaves as they are,
+    unless they are constant.
 
-    They were loaded, or come from a seed of their own: a start that a method from random weights must not have.
+    They were loaded, or come from a seed of their own: a start that a method from
+    random weights must not have.
     """
     if _lookup(spec.name).__module__.startswith("fedaux."):
         return []  # `build` loads nothing into these
@@ -280,14 +387,22 @@ def carried_weights(spec: PrototypeSpec, shape: tuple[int, ...], one: nn.Module)
     return [
         name
         for name, value in one.named_parameters()
-        if value.numel() > 1 and torch.equal(value.cpu(), other[name]) and bool((value != value.flatten()[0]).any())
+        if value.numel() > 1
+        and torch.equal(value.cpu(), other[name])
+        and bool((value != value.flatten()[0]).any())
     ]
 
 
 def option_default(name: str, option: str) -> Any:
-    """Return the default of a network's option; None if the network has no such option."""
+    """Return the default of a network's option; None if the network has no such
+    option.
+    """
     parameter = inspect.signature(_lookup(name)).parameters.get(option)
-    return None if parameter is None or parameter.default is inspect.Parameter.empty else parameter.default
+    return (
+        None
+        if parameter is None or parameter.default is inspect.Parameter.empty
+        else parameter.default
+    )
 
 
 def _lookup(name: str) -> Factory:
@@ -295,7 +410,11 @@ def _lookup(name: str) -> Factory:
         return _factories[name]
     prefix, colon, own = name.partition(":")
     if not colon:
-        raise unknown_name("prototype", name, [*available(), *(f"{key}:NAME" for key in _libraries), "module:function"])
+        raise unknown_name(
+            "prototype",
+            name,
+            [*available(), *(f"{key}:NAME" for key in _libraries), "module:function"],
+        )
     if prefix in _libraries:
         return partial(_libraries[prefix], own)
     return import_function(name, "prototype")
@@ -304,12 +423,20 @@ def _lookup(name: str) -> Factory:
 def _takes_shape(factory: Factory) -> bool:
     """Whether a network is made for a shape; a user's own class may need none."""
     first = next(iter(inspect.signature(factory).parameters.values()), None)
-    return first is not None and first.default is first.empty and first.kind is not first.VAR_KEYWORD
+    return (
+        first is not None
+        and first.default is first.empty
+        and first.kind is not first.VAR_KEYWORD
+    )
 
 
 def _check_options(spec: PrototypeSpec, factory: Factory) -> None:
-    """Raise on options that the factory does not have, or whose type is not that of the default."""
-    parameters = list(inspect.signature(factory).parameters.values())[int(_takes_shape(factory)) :]
+    """Raise on options that the factory does not have, or whose type is not that of the
+    default.
+    """
+    parameters = list(inspect.signature(factory).parameters.values())[
+        int(_takes_shape(factory)) :
+    ]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
     defaults = {parameter.name: parameter.default for parameter in parameters}
@@ -317,5 +444,12 @@ def _check_options(spec: PrototypeSpec, factory: Factory) -> None:
         if key not in defaults:
             raise unknown_name(f"option of prototype {spec.name!r}", key, defaults)
         kind = type(defaults[key])
-        if kind in (int, float, str, bool) and type(value) is not kind and (kind, type(value)) != (float, int):
-            raise ValueError(f"{spec.label}: {key} must be {kind.__name__}, not {type(value).__name__} ({value!r})")
+        if (
+            kind in (int, float, str, bool)
+            and type(value) is not kind
+            and (kind, type(value)) != (float, int)
+        ):
+            raise ValueError(
+                f"{spec.label}: {key} must be {kind.__name__}, not "
+                f"{type(value).__name__} ({value!r})"
+            )

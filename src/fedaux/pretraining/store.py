@@ -39,9 +39,11 @@ def load_or_pretrain(
     cache: Path,
     on_epoch: Callable[[EpochMetrics], None],
 ) -> tuple[Path, bool]:
-    """Pre-train the extractor of `model`, or load it from the cache; an interrupted training is resumed.
+    """Pre-train the extractor of `model`, or load it from the cache; an interrupted
+    training is resumed.
 
-    Returns the artifact's path and whether it was cached. A card (JSON) beside it holds the settings and the curve.
+    Returns the artifact's path and whether it was cached. A card (JSON) beside it holds
+    the settings and the curve.
     """
     data = fingerprint(aux)
     path = artifact_path(spec, data, config, cache)
@@ -49,10 +51,24 @@ def load_or_pretrain(
         load_state(model.features, load_file(path))
         return path, True
     checkpoint = path.with_suffix(".checkpoint")
-    fresh = build(spec, aux.shape, model.head.out_features, derive_seed(config.seed, "init", spec.label))
-    load_state(model.features, flatten_state(fresh.features))  # so that the artifact depends on its key alone
-    task_type: Callable[..., SelfSupervisedTask] = MaskedLanguageModel if is_text(aux.x) else SimCLR
-    task = task_type(model.features, model.width, aux, config, derive_seed(config.seed, "pretrain", spec.label))
+    fresh = build(
+        spec,
+        aux.shape,
+        model.head.out_features,
+        derive_seed(config.seed, "init", spec.label),
+    )
+    # so that the artifact depends on its key alone
+    load_state(model.features, flatten_state(fresh.features))
+    task_type: Callable[..., SelfSupervisedTask] = (
+        MaskedLanguageModel if is_text(aux.x) else SimCLR
+    )
+    task = task_type(
+        model.features,
+        model.width,
+        aux,
+        config,
+        derive_seed(config.seed, "pretrain", spec.label),
+    )
     curve = pretrain(task, on_epoch, checkpoint)
     card = {
         "prototype": spec.label,
@@ -67,12 +83,16 @@ def load_or_pretrain(
     return path, False
 
 
-def artifact_path(spec: PrototypeSpec, data: str, config: PretrainConfig, cache: Path) -> Path:
+def artifact_path(
+    spec: PrototypeSpec, data: str, config: PretrainConfig, cache: Path
+) -> Path:
     """The path of this extractor in the cache; `data` is the fingerprint of D_aux."""
     key = hashlib.sha256(repr((data, spec, config)).encode()).hexdigest()[:24]
     return cache / f"extractor-{key}.safetensors"
 
 
 def read_pretraining_card(artifact: Path) -> dict[str, Any]:
-    card: dict[str, Any] = json.loads(artifact.with_suffix(".json").read_text(encoding="utf-8"))
+    card: dict[str, Any] = json.loads(
+        artifact.with_suffix(".json").read_text(encoding="utf-8")
+    )
     return card

@@ -1,4 +1,6 @@
-"""P1: SimCLR for images (Chen et al. 2020), masked-language-model pre-training for text (Devlin et al. 2019)."""
+"""P1: SimCLR for images (Chen et al. 2020), masked-language-model pre-training for text
+(Devlin et al. 2019).
+"""
 
 from __future__ import annotations
 
@@ -13,58 +15,107 @@ from fedaux.core.rng import derive_seed, seeded_torch
 from fedaux.data.records import Indices, Records, is_image
 from fedaux.models.compute import forward
 from fedaux.models.encoders import TextExtractor
-from fedaux.pretraining.trainer import FeatureQuality, SelfSupervisedTask, feature_quality
+from fedaux.pretraining.trainer import (
+    FeatureQuality,
+    SelfSupervisedTask,
+    feature_quality,
+)
 
 _LUMA = (0.299, 0.587, 0.114)
 MASKED = 0.15  # fraction of tokens to predict; this and the next are BERT's
-KEPT, RANDOM = 0.1, 0.1  # fractions of those left unchanged, or replaced by a random token; the rest becomes [MASK]
+# fractions of those left unchanged, or replaced by a random token; the rest becomes
+# [MASK]
+KEPT, RANDOM = 0.1, 0.1
 
 
-def random_views(images: Tensor, generator: torch.Generator, *, crop: float, flip: bool) -> Tensor:
-    """One random view of each image, (B, C, H, W) → same: crop, resize, optional flip, colour jitter.
+def random_views(
+    images: Tensor, generator: torch.Generator, *, crop: float, flip: bool
+) -> Tensor:
+    """One random view of each image, (B, C, H, W) → same: crop, resize, optional flip,
+    colour jitter.
 
-    Augmentations work on whole batches, with independent random parameters for every image.
+    Augmentations work on whole batches, with independent random parameters for every
+    image.
     """
-    return jitter(random_resized_crop(images, generator, crop=crop, flip=flip), generator)
+    return jitter(
+        random_resized_crop(images, generator, crop=crop, flip=flip), generator
+    )
 
 
-def random_resized_crop(images: Tensor, generator: torch.Generator, *, crop: float, flip: bool) -> Tensor:
-    """A crop of area `crop`..1 and aspect ratio 3/4..4/3, resized bilinearly; with `flip`, half of them mirrored."""
+def random_resized_crop(
+    images: Tensor, generator: torch.Generator, *, crop: float, flip: bool
+) -> Tensor:
+    """A crop of area `crop`..1 and aspect ratio 3/4..4/3, resized bilinearly; with
+    `flip`, half of them mirrored.
+    """
     size = len(images)
     area = _uniform(size, crop, 1.0, generator)
     aspect = _uniform(size, math.log(3 / 4), math.log(4 / 3), generator).exp()
-    width, height = (area * aspect).sqrt().clamp(max=1.0), (area / aspect).sqrt().clamp(max=1.0)
-    left, top = (_uniform(size, -1.0, 1.0, generator) * (1 - side) for side in (width, height))
-    mirror = 1.0 - 2.0 * (torch.rand(size, generator=generator) < 0.5) if flip else torch.ones(size)
+    width, height = (
+        (area * aspect).sqrt().clamp(max=1.0),
+        (area / aspect).sqrt().clamp(max=1.0),
+    )
+    left, top = (
+        _uniform(size, -1.0, 1.0, generator) * (1 - side) for side in (width, height)
+    )
+    mirror = (
+        1.0 - 2.0 * (torch.rand(size, generator=generator) < 0.5)
+        if flip
+        else torch.ones(size)
+    )
     zero = torch.zeros(size)
-    theta = torch.stack([torch.stack([width * mirror, zero, left], 1), torch.stack([zero, height, top], 1)], 1)
+    theta = torch.stack(
+        [
+            torch.stack([width * mirror, zero, left], 1),
+            torch.stack([zero, height, top], 1),
+        ],
+        1,
+    )
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+    return F.grid_sample(
+        images, grid, mode="bilinear", padding_mode="reflection", align_corners=False
+    )
 
 
 def jitter(
-    images: Tensor, generator: torch.Generator, *, strength: float = 0.4, probability: float = 0.8, grey: float = 0.2
+    images: Tensor,
+    generator: torch.Generator,
+    *,
+    strength: float = 0.4,
+    probability: float = 0.8,
+    grey: float = 0.2,
 ) -> Tensor:
-    """Brightness and contrast with `probability`; for colour images saturation and hue, greyscale with `grey`.
+    """Brightness and contrast with `probability`; for colour images saturation and hue,
+    greyscale with `grey`.
 
     Colour is one 3×3 matrix per image: hue is a rotation about the grey axis.
     """
     size, channels = images.shape[:2]
     apply = (torch.rand(size, generator=generator) < probability).float()
-    scale, shift = (_uniform(size, -strength, strength, generator) * apply for _ in range(2))
+    scale, shift = (
+        _uniform(size, -strength, strength, generator) * apply for _ in range(2)
+    )
     if channels == 3:
         saturation = 1 + _uniform(size, -strength, strength, generator) * apply
-        saturation = torch.where(torch.rand(size, generator=generator) < grey, torch.zeros(size), saturation)
+        saturation = torch.where(
+            torch.rand(size, generator=generator) < grey, torch.zeros(size), saturation
+        )
         angle = _uniform(size, -0.1, 0.1, generator) * (2 * math.pi) * apply
         luma = torch.tensor(_LUMA).expand(3, 3)
         colour = luma + saturation[:, None, None] * (_rotation(angle) - luma)
         images = torch.einsum("bij,bjhw->bihw", colour, images)
     centre = images.mean(dim=(1, 2, 3), keepdim=True)
-    return (images - centre) * (1 + scale)[:, None, None, None] + centre + shift[:, None, None, None]
+    return (
+        (images - centre) * (1 + scale)[:, None, None, None]
+        + centre
+        + shift[:, None, None, None]
+    )
 
 
 def _rotation(angle: Tensor) -> Tensor:
-    """Rotations of colour space about the grey axis, (B,) → (B, 3, 3) (Rodrigues' formula)."""
+    """Rotations of colour space about the grey axis, (B,) → (B, 3, 3) (Rodrigues'
+    formula).
+    """
     axis = 1 / math.sqrt(3)
     cross = axis * torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
     cosine, sine = angle.cos()[:, None, None], angle.sin()[:, None, None]
@@ -76,7 +127,9 @@ def _uniform(size: int, low: float, high: float, generator: torch.Generator) -> 
 
 
 def nt_xent(first: Tensor, second: Tensor, temperature: float) -> Tensor:
-    """The NT-Xent loss of two views (B, D) each: cosine similarity, each view against all other 2B − 1."""
+    """The NT-Xent loss of two views (B, D) each: cosine similarity, each view against
+    all other 2B − 1.
+    """
     views = F.normalize(torch.cat([first, second]), dim=1)
     similarity = views @ views.T / temperature
     similarity.fill_diagonal_(-torch.inf)
@@ -90,23 +143,38 @@ class SimCLR(SelfSupervisedTask):
 
     views = 2
 
-    def __init__(self, extractor: nn.Module, width: int, aux: Records, config: PretrainConfig, seed: int) -> None:
+    def __init__(
+        self,
+        extractor: nn.Module,
+        width: int,
+        aux: Records,
+        config: PretrainConfig,
+        seed: int,
+    ) -> None:
         if not is_image(aux.x):
             raise ValueError(
                 "pre-training needs auxiliary images (uint8, N×H×W×C) or text; "
                 "for other data set pretrain.epochs = 0, or use a method without +P"
             )
         with seeded_torch(derive_seed(seed, "projection")):
-            projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, config.projection_dim))
+            projection = nn.Sequential(
+                nn.Linear(width, width),
+                nn.ReLU(),
+                nn.Linear(width, config.projection_dim),
+            )
         super().__init__(extractor, projection, aux, config, seed)
 
     def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
-        """Compute the gradient in one pass, or with `micro_batch_size` by gradient caching (Gao et al. 2021).
+        """Compute the gradient in one pass, or with `micro_batch_size` by gradient
+        caching (Gao et al. 2021).
 
-        The contrast is still over the whole batch: a first pass computes all projections and the gradient of the loss
-        with respect to them, a second backpropagates it part by part. BatchNorm sees the parts.
+        The contrast is still over the whole batch: a first pass computes all
+        projections and the gradient of the loss with respect to them, a second
+        backpropagates it part by part. BatchNorm sees the parts.
         """
-        views = self.compute.put(torch.cat(self._views(rows, generator))).to(memory_format=torch.channels_last)
+        views = self.compute.put(torch.cat(self._views(rows, generator))).to(
+            memory_format=torch.channels_last
+        )
         size = self.config.micro_batch_size or len(views)
         parts = views.tensor_split(-(-len(views) // size))
         if len(parts) == 1:
@@ -114,7 +182,12 @@ class SimCLR(SelfSupervisedTask):
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.item()
         with torch.no_grad():
-            projected = torch.cat([self._project(part, derive_seed(seed, i)) for i, part in enumerate(parts)])
+            projected = torch.cat(
+                [
+                    self._project(part, derive_seed(seed, i))
+                    for i, part in enumerate(parts)
+                ]
+            )
         loss = self._loss(projected.requires_grad_())
         loss.backward()  # type: ignore[no-untyped-call]
         assert projected.grad is not None
@@ -125,12 +198,17 @@ class SimCLR(SelfSupervisedTask):
 
     def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
         views = self._views(rows, generator)
-        return feature_quality(*(self.extractor(self.compute.put(view)).float().cpu() for view in views))
+        return feature_quality(
+            *(self.extractor(self.compute.put(view)).float().cpu() for view in views)
+        )
 
     def _views(self, rows: Indices, generator: torch.Generator) -> list[Tensor]:
         images = self.aux.tensor(rows)
         return [
-            random_views(images, generator, crop=self.config.min_crop_area, flip=self.config.flip) for _ in range(2)
+            random_views(
+                images, generator, crop=self.config.min_crop_area, flip=self.config.flip
+            )
+            for _ in range(2)
         ]
 
     def _project(self, views: Tensor, seed: int) -> Tensor:
@@ -143,23 +221,35 @@ class SimCLR(SelfSupervisedTask):
 
 
 def mask_tokens(
-    ids: Tensor, special: Tensor, mask_id: int, vocabulary: int, generator: torch.Generator
+    ids: Tensor,
+    special: Tensor,
+    mask_id: int,
+    vocabulary: int,
+    generator: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
-    """(masked ids, which tokens to predict), both (B, L). Special tokens are never selected."""
+    """(masked ids, which tokens to predict), both (B, L). Special tokens are never
+    selected.
+    """
     selected = (torch.rand(ids.shape, generator=generator) < MASKED) & ~special
     draw = torch.rand(ids.shape, generator=generator)
     random_ids = torch.randint(vocabulary, ids.shape, generator=generator)
-    masked = torch.where(draw < KEPT, ids, torch.where(draw < KEPT + RANDOM, random_ids, mask_id))
+    masked = torch.where(
+        draw < KEPT, ids, torch.where(draw < KEPT + RANDOM, random_ids, mask_id)
+    )
     return torch.where(selected, masked, ids), selected
 
 
 class MaskedLMHead(nn.Module):
-    """BERT's prediction head; its output layer is tied to the word embedding, which stays with the encoder."""
+    """BERT's prediction head; its output layer is tied to the word embedding, which
+    stays with the encoder.
+    """
 
     def __init__(self, words: nn.Embedding) -> None:
         super().__init__()
         vocabulary, width = words.weight.shape
-        self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width))
+        self.transform = nn.Sequential(
+            nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width)
+        )
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
@@ -169,11 +259,18 @@ class MaskedLMHead(nn.Module):
 class MaskedLanguageModel(SelfSupervisedTask):
     """Predict the masked tokens of a text."""
 
-    def __init__(self, extractor: nn.Module, width: int, aux: Records, config: PretrainConfig, seed: int) -> None:
+    def __init__(
+        self,
+        extractor: nn.Module,
+        width: int,
+        aux: Records,
+        config: PretrainConfig,
+        seed: int,
+    ) -> None:
         if not isinstance(extractor, TextExtractor):
             raise ValueError(
-                f"the auxiliary data are text, which {type(extractor).__name__} cannot be pre-trained on; "
-                "choose the prototype 'bert' or 'encoder'"
+                f"the auxiliary data are text, which {type(extractor).__name__} cannot "
+                "be pre-trained on; choose the prototype 'bert' or 'encoder'"
             )
         self.text, tokenizer = extractor, extractor.tokenizer
         self.special = torch.tensor(sorted(tokenizer.all_special_ids))
@@ -183,7 +280,9 @@ class MaskedLanguageModel(SelfSupervisedTask):
         super().__init__(extractor, self.lm_head, aux, config, seed)
 
     def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
-        """Compute the gradient in one pass, or with `micro_batch_size` by gradient accumulation."""
+        """Compute the gradient in one pass, or with `micro_batch_size` by gradient
+        accumulation.
+        """
         ids, mask = self.text.tokenize(self.aux.gather(rows))
         masked, selected = self._mask(ids, generator)
         count, total = max(1, int(selected.sum())), 0.0
@@ -194,9 +293,14 @@ class MaskedLanguageModel(SelfSupervisedTask):
                 continue
             embedding = self.text.encoder.get_input_embeddings().weight  # type: ignore[operator]
             with seeded_torch(derive_seed(seed, index)), self.compute.autocast():
-                states = self.text.hidden_states(masked[part], mask[part])[selected[part]]
+                states = self.text.hidden_states(masked[part], mask[part])[
+                    selected[part]
+                ]
                 logits = self.lm_head(states, embedding).float()
-            loss = F.cross_entropy(logits, ids[part][selected[part]], reduction="sum") / count
+            loss = (
+                F.cross_entropy(logits, ids[part][selected[part]], reduction="sum")
+                / count
+            )
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.item()
         return total
@@ -204,12 +308,17 @@ class MaskedLanguageModel(SelfSupervisedTask):
     def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
         """Two maskings of a text are its two views (`feature_quality`)."""
         ids, mask = self.text.tokenize(self.aux.gather(rows))
-        first, second = (self.text.pool(self._mask(ids, generator)[0], mask).float().cpu() for _ in range(2))
+        first, second = (
+            self.text.pool(self._mask(ids, generator)[0], mask).float().cpu()
+            for _ in range(2)
+        )
         return feature_quality(first, second)
 
     def _mask(self, ids: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """`mask_tokens` on the CPU, where the generator is."""
         ids = ids.cpu()
         special = torch.isin(ids, self.special)
-        masked, selected = mask_tokens(ids, special, self.mask_id, self.vocabulary, generator)
+        masked, selected = mask_tokens(
+            ids, special, self.mask_id, self.vocabulary, generator
+        )
         return self.compute.put(masked), self.compute.put(selected)

@@ -1,7 +1,8 @@
-"""Composition of Gaussian mechanisms on the same records: in closed form, or by privacy loss distributions.
+"""Composition of Gaussian mechanisms on the same records: in closed form, or by privacy
+loss distributions.
 
-Every total is an upper bound for the discrete noise that is drawn, not only for the continuous noise that accountants
-model (`mechanism.discretisation`).
+Every total is an upper bound for the discrete noise that is drawn, not only for the
+continuous noise that accountants model (`mechanism.discretisation`).
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ from fedaux.privacy.mechanism import (
     release_multiplier,
 )
 
-_TIGHT = 0.995  # a noise multiplier that costs this share of the budget is kept: a search would gain nothing
-_MIN_REMAINDER = 1e-4  # a smaller share of ε is a remainder of calibration margins, not a budget to train with
+# a noise multiplier that costs this share of the budget is kept: a search would gain
+# nothing
+_TIGHT = 0.995
+# a smaller share of ε is a remainder of calibration margins, not a budget to train with
+_MIN_REMAINDER = 1e-4
 _MAX_NOISE_MULTIPLIER = 1e6  # more leaves nothing to learn from
 _MIN_NOISE_MULTIPLIER = 0.1  # less would protect nothing
-_SLOW_NOISE_MULTIPLIER = 0.3  # composing less noise takes very long, and hardly any plan has less
+# composing less noise takes very long, and hardly any plan has less
+_SLOW_NOISE_MULTIPLIER = 0.3
 _TOLERANCE = 5e-4  # of a calibrated noise multiplier, relative
 _STRIDE = 0.25  # of the logarithm of a noise multiplier, around a guess
 
@@ -45,11 +50,13 @@ class BudgetError(FedauxError, RuntimeError):
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A subsampled Gaussian mechanism: noise on a sum of vectors of norm at most 1, one for each sampled record.
+    """A subsampled Gaussian mechanism: noise on a sum of vectors of norm at most 1, one
+    for each sampled record.
 
-    `noise_multiplier` is σ in those units; under replace-one two vectors change, which the accountant knows. Each of
-    the `steps` samples every record with probability `sample_rate`, independently; rate 1 takes all of them. The result
-    is `size` integers, with `grid` steps to the unit.
+    `noise_multiplier` is σ in those units; under replace-one two vectors change, which
+    the accountant knows. Each of the `steps` samples every record with probability
+    `sample_rate`, independently; rate 1 takes all of them. The result is `size`
+    integers, with `grid` steps to the unit.
     """
 
     noise_multiplier: float
@@ -60,19 +67,32 @@ class Mechanism:
 
     @classmethod
     def of(cls, release: Release) -> Mechanism:
-        """The mechanism behind a release: its unit is a record's share of the sensitivity."""
+        """The mechanism behind a release: its unit is a record's share of the
+        sensitivity.
+        """
         unit = release.sensitivity / UNIT_SENSITIVITY[release.adjacency]
         return cls(release.scale / unit, size=len(release.arrays["values"]), grid=unit)
 
 
 def release_mechanism(size: int, privacy: PrivacyConfig) -> Mechanism:
-    """The mechanism of a release of `size` integers; it is known before any record is read."""
-    multiplier = release_multiplier(privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency, size)
-    return Mechanism(multiplier * UNIT_SENSITIVITY[privacy.adjacency], size=size, grid=float(MIN_STEPS))
+    """The mechanism of a release of `size` integers; it is known before any record is
+    read.
+    """
+    multiplier = release_multiplier(
+        privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency, size
+    )
+    return Mechanism(
+        multiplier * UNIT_SENSITIVITY[privacy.adjacency],
+        size=size,
+        grid=float(MIN_STEPS),
+    )
 
 
-def total_epsilon(mechanisms: Iterable[Mechanism], delta: float, adjacency: str) -> float:
-    """An ε at this δ of all mechanisms composed, in any order, each in view of what came before (docs/proofs.md).
+def total_epsilon(
+    mechanisms: Iterable[Mechanism], delta: float, adjacency: str
+) -> float:
+    """An ε at this δ of all mechanisms composed, in any order, each in view of what
+    came before (docs/proofs.md).
 
     Never below the true one; ∞ where it would be above `mechanism.MAX_EPSILON`.
     """
@@ -91,10 +111,12 @@ def training_noise_multiplier(
     before: Sequence[Mechanism] = (),
     previous: float = 0.0,
 ) -> float:
-    """The smallest σ, in units of the clipping norm, with which `steps` sampled sums and all `before` cost at most ε.
+    """The smallest σ, in units of the clipping norm, with which `steps` sampled sums
+    and all `before` cost at most ε.
 
-    The search composes about eight times. The `previous` round's σ is composed once, and kept if its cost is within the
-    budget and hardly below it: the search would then return the same.
+    The search composes about eight times. The `previous` round's σ is composed once,
+    and kept if its cost is within the budget and hardly below it: the search would then
+    return the same.
     """
     mechanism = Mechanism(previous, sample_rate, steps, size)
     if _SLOW_NOISE_MULTIPLIER < previous < math.inf:
@@ -103,7 +125,13 @@ def training_noise_multiplier(
             return previous
     if total_epsilon(before, delta, adjacency) > (1 - _MIN_REMAINDER) * epsilon:
         raise _exhausted(epsilon)
-    return _calibrate(epsilon, delta, adjacency, replace(mechanism, noise_multiplier=1.0), _merge(before))
+    return _calibrate(
+        epsilon,
+        delta,
+        adjacency,
+        replace(mechanism, noise_multiplier=1.0),
+        _merge(before),
+    )
 
 
 def plan_training(
@@ -115,20 +143,27 @@ def plan_training(
     before: Sequence[Mechanism] = (),
     previous: float = 0.0,
 ) -> Mechanism:
-    """Plan one of the remaining `rounds` of private training, which with all `before` cost `epsilon_budget`."""
+    """Plan one of the remaining `rounds` of private training, which with all `before`
+    cost `epsilon_budget`.
+    """
     if rounds < 1:
         raise BudgetError(
-            "training is refused: no round of private training is left; privacy.train_rounds says how many"
+            "training is refused: no round of private training is left; "
+            "privacy.train_rounds says how many"
         )
     sample_rate = privacy.sample_rate or min(1.0, local.batch_size / records)
     steps = local.epochs * max(1, round(1 / sample_rate))
     target = (privacy.epsilon_budget, privacy.delta, privacy.adjacency)
-    noise_multiplier = training_noise_multiplier(*target, sample_rate, steps * rounds, parameters, before, previous)
+    noise_multiplier = training_noise_multiplier(
+        *target, sample_rate, steps * rounds, parameters, before, previous
+    )
     return Mechanism(noise_multiplier, sample_rate, steps, parameters)
 
 
 def round_up(epsilon: float, digits: int = 3) -> str:
-    """Format ε with `digits` significant digits, rounded up: a printed ε is a guarantee."""
+    """Format ε with `digits` significant digits, rounded up: a printed ε is a
+    guarantee.
+    """
     if not epsilon < math.inf:
         return "∞"
     exact = Decimal(repr(float(epsilon)))
@@ -140,11 +175,17 @@ def round_up(epsilon: float, digits: int = 3) -> str:
 
 
 def _merge(mechanisms: Iterable[Mechanism]) -> tuple[Mechanism, ...]:
-    """Merge equal mechanisms into one of more steps: faster to compose, and a key independent of their order."""
+    """Merge equal mechanisms into one of more steps: faster to compose, and a key
+    independent of their order.
+    """
     steps: Counter[Mechanism] = Counter()
     for mechanism in mechanisms:
         steps[replace(mechanism, steps=1)] += mechanism.steps
-    return tuple(replace(kind, steps=steps[kind]) for kind in sorted(steps, key=astuple) if steps[kind] > 0)
+    return tuple(
+        replace(kind, steps=steps[kind])
+        for kind in sorted(steps, key=astuple)
+        if steps[kind] > 0
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -153,40 +194,60 @@ def _epsilon(mechanisms: tuple[Mechanism, ...], delta: float, adjacency: str) ->
         return 0.0
     if not all(0 < m.noise_multiplier < math.inf for m in mechanisms):
         return math.inf
-    cost = sum(m.steps * discretisation(m.size, m.noise_multiplier * m.grid) for m in mechanisms)
+    cost = sum(
+        m.steps * discretisation(m.size, m.noise_multiplier * m.grid)
+        for m in mechanisms
+    )
     if not cost < MAX_EPSILON:
         return math.inf
     remaining_delta = continuous_delta(delta, cost)
     full = [m for m in mechanisms if m.sample_rate == 1.0]
-    precision = sum(m.steps / m.noise_multiplier**2 for m in full)  # Gaussians compose to a Gaussian
+    # Gaussians compose to a Gaussian
+    precision = sum(m.steps / m.noise_multiplier**2 for m in full)
     sampled = [m for m in mechanisms if m.sample_rate < 1.0]
     if sampled:
         epsilon = _compose_pld(sampled, precision, remaining_delta, adjacency)
     else:
-        epsilon = epsilon_of(precision**-0.5 / UNIT_SENSITIVITY[adjacency], remaining_delta)
+        epsilon = epsilon_of(
+            precision**-0.5 / UNIT_SENSITIVITY[adjacency], remaining_delta
+        )
     return epsilon + cost if epsilon + cost <= MAX_EPSILON else math.inf
 
 
-def _compose_pld(sampled: Iterable[Mechanism], precision: float, delta: float, adjacency: str) -> float:
+def _compose_pld(
+    sampled: Iterable[Mechanism], precision: float, delta: float, adjacency: str
+) -> float:
     """ε by privacy loss distributions (dp-accounting), discretised pessimistically."""
     import dp_accounting as dpa  # slow to import, and only sampled mechanisms need it
     from dp_accounting.pld import PLDAccountant
 
     relation = dpa.NeighboringRelation
-    accountant = PLDAccountant(relation.REPLACE_ONE if adjacency == "replace-one" else relation.ADD_OR_REMOVE_ONE)
+    accountant = PLDAccountant(
+        relation.REPLACE_ONE
+        if adjacency == "replace-one"
+        else relation.ADD_OR_REMOVE_ONE
+    )
     if precision > 0:
         accountant.compose(dpa.GaussianDpEvent(precision**-0.5))
     for m in sampled:
-        event = dpa.PoissonSampledDpEvent(m.sample_rate, dpa.GaussianDpEvent(m.noise_multiplier))
+        event = dpa.PoissonSampledDpEvent(
+            m.sample_rate, dpa.GaussianDpEvent(m.noise_multiplier)
+        )
         accountant.compose(event, m.steps)
     return float(accountant.get_epsilon(delta))
 
 
 @lru_cache(maxsize=256)
 def _calibrate(
-    epsilon: float, delta: float, adjacency: str, mechanism: Mechanism, before: tuple[Mechanism, ...]
+    epsilon: float,
+    delta: float,
+    adjacency: str,
+    mechanism: Mechanism,
+    before: tuple[Mechanism, ...],
 ) -> float:
-    """Search log σ for the root of log(cost / ε), which is smooth, so that a few compositions suffice."""
+    """Search log σ for the root of log(cost / ε), which is smooth, so that a few
+    compositions suffice.
+    """
     from scipy.optimize import brentq  # slow to import
 
     def excess(log_noise: float) -> float:
@@ -202,24 +263,41 @@ def _calibrate(
     low = high - _STRIDE
     while excess(low) <= 0 and low > math.log(_MIN_NOISE_MULTIPLIER):
         low, high = low - _STRIDE, low
-    log_noise = brentq(excess, low, high, xtol=_TOLERANCE / 4) if excess(low) > 0 else low
-    while excess(log_noise) > 0:  # the root may be approached from either side, but a plan must not exceed its budget
+    log_noise = (
+        brentq(excess, low, high, xtol=_TOLERANCE / 4) if excess(low) > 0 else low
+    )
+    # the root may be approached from either side, but a plan must not exceed its budget
+    while excess(log_noise) > 0:
         log_noise += _TOLERANCE / 2
     return math.exp(log_noise)
 
 
-def _guess(epsilon: float, delta: float, adjacency: str, mechanism: Mechanism, before: tuple[Mechanism, ...]) -> float:
-    """Guess σ: many sampled steps are nearly one Gaussian, by a central limit theorem (Bu et al., 2020)."""
+def _guess(
+    epsilon: float,
+    delta: float,
+    adjacency: str,
+    mechanism: Mechanism,
+    before: tuple[Mechanism, ...],
+) -> float:
+    """Guess σ: many sampled steps are nearly one Gaussian, by a central limit theorem
+    (Bu et al., 2020).
+    """
     unit = UNIT_SENSITIVITY[adjacency]
     whole = bracket(lambda scale: epsilon_of(scale, delta) <= epsilon, 0.0, 1e-2)[1]
-    spent = sum(m.steps * m.sample_rate**2 * math.expm1(min(m.noise_multiplier**-2.0, 100.0)) for m in before)
+    spent = sum(
+        m.steps * m.sample_rate**2 * math.expm1(min(m.noise_multiplier**-2.0, 100.0))
+        for m in before
+    )
     left = max((whole * unit) ** -2.0 - spent, 1e-4 * (whole * unit) ** -2.0)
-    sigma = 1 / math.sqrt(math.log1p(left / (mechanism.steps * mechanism.sample_rate**2)))
+    sigma = 1 / math.sqrt(
+        math.log1p(left / (mechanism.steps * mechanism.sample_rate**2))
+    )
     return min(max(sigma, _SLOW_NOISE_MULTIPLIER), _MAX_NOISE_MULTIPLIER)
 
 
 def _exhausted(epsilon: float) -> BudgetError:
     return BudgetError(
-        f"training is refused: nothing is left of this client's ε = {epsilon:g} for it. Its own setting "
-        "privacy.epsilon_total says what scores and training may cost together."
+        f"training is refused: nothing is left of this client's ε = {epsilon:g} for "
+        "it. Its own setting privacy.epsilon_total says what scores and training may "
+        "cost together."
     )

@@ -1,12 +1,16 @@
-"""From a key that signs to the key that agrees on secrets: Ed25519 to X25519, for keys of full order only.
+"""From a key that signs to the key that agrees on secrets: Ed25519 to X25519, for keys
+of full order only.
 
-A site of a secure sum proves that it knows the private half of a key by signing with it. X25519 keys cannot sign, so
-session keys are Ed25519 keys, and both halves are converted as RFC 7748 describes: u = (1 + y) / (1 − y).
+A site of a secure sum proves that it knows the private half of a key by signing with
+it. X25519 keys cannot sign, so session keys are Ed25519 keys, and both halves are
+converted as RFC 7748 describes: u = (1 + y) / (1 − y).
 
-X25519 accepts many encodings for what gives the same secret: it ignores a bit, reduces coordinates, and multiplies away
-components of small order. A key that was copied in another encoding would not look like a copy. So a key must be
-canonical and lie in the subgroup of prime order. `cryptography` checks neither, hence the ladder below; it takes a
-millisecond a key, and each key is converted several times in a sum: hence the cache, of public keys only.
+X25519 accepts many encodings for what gives the same secret: it ignores a bit, reduces
+coordinates, and multiplies away components of small order. A key that was copied in
+another encoding would not look like a copy. So a key must be canonical and lie in the
+subgroup of prime order. `cryptography` checks neither, hence the ladder below; it takes
+a millisecond a key, and each key is converted several times in a sum: hence the cache,
+of public keys only.
 """
 
 from __future__ import annotations
@@ -15,11 +19,15 @@ import hashlib
 from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
 
 KEY = 32  # bytes
 PRIME = 2**255 - 19
-ORDER = 2**252 + 27742317777372353535851937790883648493  # of the subgroup that keys lie in
+# of the subgroup that keys lie in
+ORDER = 2**252 + 27742317777372353535851937790883648493
 A24 = 121665  # (486662 − 2) / 4 of Curve25519
 SIGN_BIT = 1 << 255
 
@@ -40,7 +48,9 @@ def agreement_secret(seed: bytes) -> X25519PrivateKey:
 
 @lru_cache(maxsize=4096)
 def agreement_key(public: bytes) -> X25519PublicKey:
-    """Convert an Ed25519 public key; raise a `KeyEncodingError` unless it is canonical and of full order."""
+    """Convert an Ed25519 public key; raise a `KeyEncodingError` unless it is canonical
+    and of full order.
+    """
     y = int.from_bytes(public, "little") & ~SIGN_BIT
     if len(public) != KEY or y >= PRIME or y == 1:
         raise KeyEncodingError("the key is not in its canonical encoding")
@@ -51,14 +61,18 @@ def agreement_key(public: bytes) -> X25519PublicKey:
 
 
 def has_full_order(u: int) -> bool:
-    """Whether the point with this u-coordinate lies in the subgroup of prime order: whether ORDER times it is zero."""
+    """Whether the point with this u-coordinate lies in the subgroup of prime order:
+    whether ORDER times it is zero.
+    """
     if u == 0:
         return False
     return _multiple(ORDER, u)[1] == 0
 
 
 def _multiple(scalar: int, u: int) -> tuple[int, int]:
-    """Return (x, z) of a multiple of the point with x/z = u; z is 0 at infinity. Montgomery's ladder (RFC 7748, 5)."""
+    """Return (x, z) of a multiple of the point with x/z = u; z is 0 at infinity.
+    Montgomery's ladder (RFC 7748, 5).
+    """
     x2, z2 = 1, 0
     x3, z3 = u, 1
     for place in reversed(range(scalar.bit_length())):

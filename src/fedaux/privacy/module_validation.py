@@ -1,14 +1,17 @@
-"""Validation of networks for private records: a module is safe by its type and its options, or by its author's word.
+"""Validation of networks for private records: a module is safe by its type and its
+options, or by its author's word.
 
-A record passes the network alone, so no layer can mix it with another within one call. What is left are layers with
-state or randomness: statistics over a batch, weights that a call rewrites, masks that depend on how many records came
-before, hooks. Testing a layer cannot show what it does, since the weights are the server's and can hide it. So:
+A record passes the network alone, so no layer can mix it with another within one call.
+What is left are layers with state or randomness: statistics over a batch, weights that
+a call rewrites, masks that depend on how many records came before, hooks. Testing a
+layer cannot show what it does, since the weights are the server's and can hide it. So:
 
 - a layer of `torch.nn` goes by its exact type and by the options of its constructor. Those named in the table may have
-  any value; every other one has its default, also one that a later release of torch adds.
+  any value; every other one has its default, also one that a later release of torch
+  adds.
 - types of `fedaux`, timm, torchvision and transformers go by their names, and a user's own by `per_record_safe`.
-  Their options are not looked at: that they keep no state and draw nothing at random is asserted at run time, around
-  every pass over private records (`per_record.verified`).
+  Their options are not looked at: that they keep no state and draw nothing at random is
+  asserted at run time, around every pass over private records (`per_record.verified`).
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ from fedaux.core.errors import Exit, FedauxError
 
 T = TypeVar("T", bound=type[nn.Module])
 
-_TORCH = {  # types of torch.nn, and those of their options that may have any value; dropout is validated by itself
+# types of torch.nn, and those of their options that may have any value; dropout is
+# validated by itself
+_TORCH = {
     "Identity Sequential Tanh Sigmoid LogSigmoid Softsign": "",
     "ModuleList ModuleDict": "modules",
     "Linear modules.linear.NonDynamicallyQuantizableLinear": "in_features out_features bias",
@@ -40,7 +45,8 @@ _TORCH = {  # types of torch.nn, and those of their options that may have any va
     "Embedding": "num_embeddings embedding_dim padding_idx _weight _freeze",
     "EmbeddingBag": "num_embeddings embedding_dim padding_idx _weight mode",
     "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d": (
-        "in_channels out_channels kernel_size stride padding output_padding dilation groups bias padding_mode"
+        "in_channels out_channels kernel_size stride padding output_padding dilation "
+        "groups bias padding_mode"
     ),
     "ReLU ReLU6 SELU SiLU Mish Hardswish Hardsigmoid": "inplace",
     "LeakyReLU ELU CELU": "negative_slope alpha inplace",
@@ -66,19 +72,23 @@ _TORCH = {  # types of torch.nn, and those of their options that may have any va
     "TransformerEncoder": "encoder_layer num_layers norm enable_nested_tensor mask_check",
 }
 FREE_OPTIONS: dict[type[nn.Module], frozenset[str]] = {
-    attrgetter(name)(nn): frozenset([*options.split(), "device", "dtype"])  # where weights are is validated as well
+    # where weights are is validated as well
+    attrgetter(name)(nn): frozenset([*options.split(), "device", "dtype"])
     for names, options in _TORCH.items()
     for name in names.split()
 }
-_KNOWN_VALUES = {"activation": (F.relu, F.gelu)}  # of an option that is code, which could do anything
+# of an option that is code, which could do anything
+_KNOWN_VALUES = {"activation": (F.relu, F.gelu)}
 _FEDAUX = (
-    "registry.Prototype registry.HeadFeatures networks.Extractor networks.BasicBlock networks.InvertedResidual "
-    "networks.Unit encoders.TextExtractor encoders.VisionExtractor published.Residual"
+    "registry.Prototype registry.HeadFeatures networks.Extractor networks.BasicBlock "
+    "networks.InvertedResidual networks.Unit encoders.TextExtractor "
+    "encoders.VisionExtractor published.Residual"
 )
 _TIMM = (
-    "adaptive_avgmax_pool.SelectAdaptivePool2d attention.Attention mlp.Mlp norm.LayerNorm norm.LayerNorm2d "
-    "patch_embed.PatchEmbed norm_act.BatchNormAct2d activations.GELU classifier.NormMlpClassifierHead "
-    "layer_scale.LayerScale drop.DropPath"
+    "adaptive_avgmax_pool.SelectAdaptivePool2d attention.Attention mlp.Mlp "
+    "norm.LayerNorm norm.LayerNorm2d patch_embed.PatchEmbed norm_act.BatchNormAct2d "
+    "activations.GELU classifier.NormMlpClassifierHead layer_scale.LayerScale "
+    "drop.DropPath"
 )
 _TORCHVISION = "misc.Conv2dNormActivation misc.SqueezeExcitation misc.Permute misc.MLP stochastic_depth.StochasticDepth"
 SUPPORTED = frozenset(
@@ -89,16 +99,39 @@ SUPPORTED = frozenset(
     ]
 )
 SUPPORTED_PREFIXES = (
-    *(f"transformers.models.{name}." for name in ("bert", "roberta", "distilbert", "mpnet")),
-    *(f"transformers.models.{name}." for name in ("vit", "dinov2", "deit", "resnet", "convnext")),
+    *(
+        f"transformers.models.{name}."
+        for name in ("bert", "roberta", "distilbert", "mpnet")
+    ),
+    *(
+        f"transformers.models.{name}."
+        for name in ("vit", "dinov2", "deit", "resnet", "convnext")
+    ),
     "transformers.activations.",
-    *(f"timm.models.{name}." for name in ("resnet", "vision_transformer", "convnext", "mobilenetv3", "efficientnet")),
+    *(
+        f"timm.models.{name}."
+        for name in (
+            "resnet",
+            "vision_transformer",
+            "convnext",
+            "mobilenetv3",
+            "efficientnet",
+        )
+    ),
     "timm.models._efficientnet_blocks.",
-    *(f"torchvision.models.{name}." for name in ("resnet", "mobilenetv2", "mobilenetv3", "efficientnet", "convnext")),
+    *(
+        f"torchvision.models.{name}."
+        for name in ("resnet", "mobilenetv2", "mobilenetv3", "efficientnet", "convnext")
+    ),
     "torchvision.models.vision_transformer.",
 )
 _ATTRIBUTES = vars(nn.Module()).keys()  # of every module
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
 _TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _declared: WeakSet[type] = WeakSet()
 
@@ -110,12 +143,15 @@ class UnsupportedModuleError(FedauxError, ValueError):
 
 
 def per_record_safe(cls: T) -> T:
-    """Declare a module of your own to be safe for private records: `@per_record_safe` above the class.
+    """Declare a module of your own to be safe for private records: `@per_record_safe`
+    above the class.
 
-    You declare that its output for a record depends only on that record and the weights: it keeps no state between
-    calls, draws nothing at random, and normalises over nothing but the record. The modules inside it are validated by
-    themselves. The declaration holds for this very class, not for its subclasses. A pass over private records that
-    contradicts it raises an error, but not every false declaration is noticed.
+    You declare that its output for a record depends only on that record and the
+    weights: it keeps no state between calls, draws nothing at random, and normalises
+    over nothing but the record. The modules inside it are validated by themselves. The
+    declaration holds for this very class, not for its subclasses. A pass over private
+    records that contradicts it raises an error, but not every false declaration is
+    noticed.
 
     Args:
         cls: The class, a subclass of `nn.Module`.
@@ -131,8 +167,13 @@ def declare_modules(network: nn.Module) -> None:
     """Trust the caller that the network's own classes treat every record by itself."""
     for module in network.modules():
         kind = type(module)
-        known = kind in FREE_OPTIONS or f"{kind.__module__}.{kind.__qualname__}" in SUPPORTED
-        if not known and not kind.__module__.startswith(("torch.", "timm.", "torchvision.", "transformers.")):
+        known = (
+            kind in FREE_OPTIONS
+            or f"{kind.__module__}.{kind.__qualname__}" in SUPPORTED
+        )
+        if not known and not kind.__module__.startswith(
+            ("torch.", "timm.", "torchvision.", "transformers.")
+        ):
             _declared.add(kind)
 
 
@@ -147,27 +188,35 @@ def has_declared_module(module: nn.Module) -> bool:
 
 
 def validate_module(module: nn.Module, *, training: bool = False) -> None:
-    """Raise an error that lists every unsupported submodule; `training` checks the network as gradients see it."""
+    """Raise an error that lists every unsupported submodule; `training` checks the
+    network as gradients see it.
+    """
     problems = [
         f"{path or 'the network'}: {type(submodule).__name__} {problem}"
         for path, submodule in module.named_modules()
         for problem in _problems(submodule, training)
     ]
     if any(getattr(torch_module, f"_global{hooks}") for hooks in _HOOKS):
-        problems.append("torch has global module hooks, which may remember records: remove them")
+        problems.append(
+            "torch has global module hooks, which may remember records: remove them"
+        )
     if not (problems or training):
         problems = [
-            f"{place} stays in training mode after eval(): leave eval() and train() as they are in torch.nn.Module"
+            f"{place} stays in training mode after eval(): leave eval() and train() as "
+            "they are in torch.nn.Module"
             for place in _still_training(module)
         ]
     if problems:
         raise UnsupportedModuleError(
-            "under a privacy promise a record's output must depend on that record alone: " + "; ".join(problems)
+            "under a privacy promise a record's output must depend on that record "
+            "alone: " + "; ".join(problems)
         )
 
 
 def _still_training(module: nn.Module) -> list[str]:
-    """Find the submodules that `eval()` leaves in training mode; all modes are restored afterwards."""
+    """Find the submodules that `eval()` leaves in training mode; all modes are restored
+    afterwards.
+    """
     modes = [(submodule, submodule.training) for submodule in module.modules()]
     module.eval()
     found = [
@@ -186,24 +235,29 @@ def _problems(module: nn.Module, training: bool) -> Iterator[str]:
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
         if training:
             yield (
-                "normalises over the batch in training: set norm = 'group' in its prototype, or head_only = true "
-                "to train heads only"
+                "normalises over the batch in training: set norm = 'group' in its "
+                "prototype, or head_only = true to train heads only"
             )
-        elif getattr(module, "running_mean", None) is None or getattr(module, "running_var", None) is None:
+        elif (
+            getattr(module, "running_mean", None) is None
+            or getattr(module, "running_var", None) is None
+        ):
             yield (
-                "has no running statistics and normalises over the batch: give it track_running_stats=True, or take "
-                "GroupNorm or LayerNorm"
+                "has no running statistics and normalises over the batch: give it "
+                "track_running_stats=True, or take GroupNorm or LayerNorm"
             )
     if training:
         for name in _dropouts(module):
             yield (
-                f"draws its masks at random, one record after the other ({name}): set its dropout to 0, or "
-                "head_only = true"
+                f"draws its masks at random, one record after the other ({name}): set "
+                "its dropout to 0, or head_only = true"
             )
 
 
 def _type_problems(module: nn.Module) -> Iterator[str]:
-    """Yield what is wrong with a module's class, and with the options that it was built with."""
+    """Yield what is wrong with a module's class, and with the options that it was built
+    with.
+    """
     kind = type(module)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if is_parametrized(module):
@@ -211,20 +265,29 @@ def _type_problems(module: nn.Module) -> Iterator[str]:
     elif kind in FREE_OPTIONS:
         for option in constructor_options(kind):  # type: ignore[arg-type]  # to mypy, a class cannot be hashed
             yield from _option_problems(module, option)
-    elif not (name in SUPPORTED or name.startswith(SUPPORTED_PREFIXES) or kind in _declared):
+    elif not (
+        name in SUPPORTED or name.startswith(SUPPORTED_PREFIXES) or kind in _declared
+    ):
         yield (
-            f"({name}) is not known to keep records apart: if it does, say so with @fedaux.per_record_safe above "
-            "the class, or build it from layers of torch.nn"
+            f"({name}) is not known to keep records apart: if it does, say so with "
+            "@fedaux.per_record_safe above the class, or build it from layers of "
+            "torch.nn"
         )
 
 
 @cache
 def constructor_options(kind: type[nn.Module]) -> tuple[inspect.Parameter, ...]:
-    """Return the parameters of a constructor; for *args or **kwargs, also those of its base classes."""
+    """Return the parameters of a constructor; for *args or **kwargs, also those of its
+    base classes.
+    """
     found: dict[str, inspect.Parameter] = {}
     for base in kind.__mro__:
         parameters = inspect.signature(base).parameters.values()
-        named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+        named = [
+            one
+            for one in parameters
+            if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        ]
         found = {one.name: one for one in named} | found
         if len(named) == len(parameters):
             break
@@ -239,7 +302,9 @@ def _option_problems(module: nn.Module, option: inspect.Parameter) -> Iterator[s
         return
     allowed = _KNOWN_VALUES.get(option.name, (option.default,))
     value = getattr(module, option.name)
-    if not any(value is one or (type(value) is type(one) and value == one) for one in allowed):
+    if not any(
+        value is one or (type(value) is type(one) and value == one) for one in allowed
+    ):
         names = " or ".join(str(getattr(one, "__name__", one)) for one in allowed)
         yield f"has {option.name} = {value}, which is not known to keep records apart: set {option.name} = {names}"
 
@@ -271,12 +336,17 @@ def _dropouts(module: nn.Module) -> list[str]:
         name
         for name, value in (vars(kind) | vars(module)).items()
         if ("drop" in name.lower() or (is_dropout and name == "p"))
-        and any(isinstance(one, Real) and not isinstance(one, bool) and one != 0 for one in _members(value))
+        and any(
+            isinstance(one, Real) and not isinstance(one, bool) and one != 0
+            for one in _members(value)
+        )
     ]
 
 
 def _members(value: Any) -> Iterable[Any]:
-    """Return the members of a list, tuple or dict; any other value is its own only member."""
+    """Return the members of a list, tuple or dict; any other value is its own only
+    member.
+    """
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list | tuple) else (value,)

@@ -1,7 +1,9 @@
-"""The roster of secure sums: each site's public key, pinned on every site's own disk, so that a server invents none.
+"""The roster of secure sums: each site's public key, pinned on every site's own disk,
+so that a server invents none.
 
-A site has `sum.key` (private, made at the site) and `roster.json`, the same at all sites: owners compare its
-fingerprint, by telephone for instance, as they would that of a key.
+A site has `sum.key` (private, made at the site) and `roster.json`, the same at all
+sites: owners compare its fingerprint, by telephone for instance, as they would that of
+a key.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ def make_signing_key(folder: Path, replace: bool = False) -> bytes:
     """Make the site's key in `folder` unless it has one; return the public key."""
     path = folder / KEY_FILE
     if replace or not path.exists():
-        write_atomically(path, Ed25519PrivateKey.generate().private_bytes_raw(), private=True)
+        write_atomically(
+            path, Ed25519PrivateKey.generate().private_bytes_raw(), private=True
+        )
     return load_signing_key(folder).public_key().public_bytes_raw()
 
 
@@ -36,29 +40,46 @@ def load_signing_key(folder: Path) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
     except FileNotFoundError as error:
         raise SettingsError(
-            f"{path} is missing: secure sums need it, `fedaux deploy key` makes one, and the roster must name it"
+            f"{path} is missing: secure sums need it, `fedaux deploy key` makes one, "
+            "and the roster must name it"
         ) from error
     except ValueError as error:
-        raise SettingsError(f"{path} is damaged: it should have {_KEY_SIZE} bytes") from error
+        raise SettingsError(
+            f"{path} is damaged: it should have {_KEY_SIZE} bytes"
+        ) from error
 
 
 def simulated_key(name: str) -> Ed25519PrivateKey:
-    """Return the key of a simulated site, which anybody can compute: all sites of a simulation are one process."""
-    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(f"simulated site {name}".encode()).digest())
+    """Return the key of a simulated site, which anybody can compute: all sites of a
+    simulation are one process.
+    """
+    return Ed25519PrivateKey.from_private_bytes(
+        hashlib.sha256(f"simulated site {name}".encode()).digest()
+    )
 
 
 def read_roster(path: Path) -> dict[str, bytes]:
     """Read the names and public keys of all sites."""
     try:
-        roster = {str(name): bytes.fromhex(key) for name, key in json.loads(path.read_bytes())["sites"].items()}
+        roster = {
+            str(name): bytes.fromhex(key)
+            for name, key in json.loads(path.read_bytes())["sites"].items()
+        }
     except FileNotFoundError as error:
         raise SettingsError(
-            f"{path} is missing: secure sums need the roster of all sites, which `fedaux deploy` writes"
+            f"{path} is missing: secure sums need the roster of all sites, which "
+            "`fedaux deploy` writes"
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SettingsError(f"{path} is no roster: it should be {{'sites': {{NAME: public key in hex}}}}") from error
+        raise SettingsError(
+            f"{path} is no roster: it should be {{'sites': {{NAME: public key in "
+            f"hex}}}}"
+        ) from error
     if len(set(roster.values())) != len(roster):
-        raise SettingsError(f"{path} has one key under two names: each site makes its own with `fedaux deploy key`")
+        raise SettingsError(
+            f"{path} has one key under two names: each site makes its own with `fedaux "
+            "deploy key`"
+        )
     return roster
 
 
@@ -69,9 +90,11 @@ def write_roster(path: Path, roster: Roster) -> None:
 
 
 def fingerprint(roster: Roster) -> str:
-    """Return what owners compare: a hash of 256 bits of all names and keys, in groups of four hexadecimal digits.
+    """Return what owners compare: a hash of 256 bits of all names and keys, in groups
+    of four hexadecimal digits.
 
-    Half of it would not do: a server that may choose two rosters finds a collision of 80 bits.
+    Half of it would not do: a server that may choose two rosters finds a collision of
+    80 bits.
     """
     facts = json.dumps([(name, roster[name].hex()) for name in sorted(roster)]).encode()
     digits = hashlib.sha256(facts).hexdigest()

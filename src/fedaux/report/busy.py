@@ -1,6 +1,8 @@
-"""One line while a command is busy: a spinner in a terminal; elsewhere a line, and only if it takes a while.
+"""One line while a command is busy: a spinner in a terminal; elsewhere a line, and only
+if it takes a while.
 
-It is there before anything heavy is imported, and imports nothing heavy itself until it is.
+It is there before anything heavy is imported, and imports nothing heavy itself until it
+is.
 """
 
 from __future__ import annotations
@@ -16,22 +18,28 @@ from rich.console import Console
 if TYPE_CHECKING:
     from fedaux.core.progress import ProgressEvent
 
-PATIENCE, EVERY = 2.0, 10.0  # seconds before the first line and between two, where there is no terminal
+# seconds before the first line and between two, where there is no terminal
+PATIENCE, EVERY = 2.0, 10.0
 
 
 @contextmanager
 def busy(console: Console, task: str) -> Iterator[None]:
-    """`with busy(console, "writing the report"): …`; work inside that counts its steps shows them."""
+    """`with busy(console, "writing the report"): …`; work inside that counts its steps
+    shows them.
+    """
     start, words, over = time.monotonic(), task, threading.Event()
 
     def print_lines() -> None:
         wait = None if console.is_terminal else PATIENCE
         while not over.wait(wait):
             passed = f"{time.monotonic() - start:.0f} s so far"
-            console.print(f"{words}, {passed}", highlight=False, markup=False, soft_wrap=True)
+            console.print(
+                f"{words}, {passed}", highlight=False, markup=False, soft_wrap=True
+            )
             wait = EVERY
 
-    with console.status(f"{task} …", spinner_style="dim") as status:  # nothing where there is no terminal
+    # nothing where there is no terminal
+    with console.status(f"{task} …", spinner_style="dim") as status:
         from fedaux.core.progress import report_to
         from fedaux.report.progress import describe
 

@@ -1,4 +1,6 @@
-"""The report of several runs side by side: curves with bands over seeds, classes, teachers, privacy and costs."""
+"""The report of several runs side by side: curves with bands over seeds, classes,
+teachers, privacy and costs.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,21 @@ from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.report.arms import ArmResult, find_runs, group
 from fedaux.report.charts import MAX_CURVES, Bars, Bubbles, Heat, Line, LineChart
 from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
-from fedaux.report.run_page import FILE, describe_setting, recall, seconds, settings_section, write_run_report
-from fedaux.report.statistics import HEADER, default_target, describe_rounds, differences, rounds_to_target
+from fedaux.report.run_page import (
+    FILE,
+    describe_setting,
+    recall,
+    seconds,
+    settings_section,
+    write_run_report,
+)
+from fedaux.report.statistics import (
+    HEADER,
+    default_target,
+    describe_rounds,
+    differences,
+    rounds_to_target,
+)
 from fedaux.report.svg import tone
 from fedaux.report.tables import Cell, summary, tasks
 from fedaux.report.terminal import format_bytes, format_seconds, plural
@@ -33,12 +48,11 @@ def write_report(
 ) -> Path:
     """Write `report.html` for one run, or for several runs side by side.
 
-    Args:
-        folders: Folders of runs, or with runs below them.
-        out: The folder for the page; by default the first of `folders`.
-        cache: The folder of cached extractors and features, as in `run`.
-        target: An accuracy, 0 to 1, for the number of rounds each arm needs to reach it; by default the second best's.
-        formats: Formats of the figures beside the page: svg, pdf, png.
+    Args: folders: Folders of runs, or with runs below them. out: The folder for the
+        page; by default the first of `folders`. cache: The folder of cached extractors
+        and features, as in `run`. target: An accuracy, 0 to 1, for the number of rounds
+        each arm needs to reach it; by default the second best's. formats: Formats of
+        the figures beside the page: svg, pdf, png.
 
     Returns:
         The path of the page.
@@ -48,7 +62,11 @@ def write_report(
     if len(runs) == 1 and out is None:
         return write_run_report(runs[0], cache, formats)
     return write_comparison(
-        Path(out or paths[0]), f"{plural(len(runs), 'run')} side by side", group(runs), target=target, formats=formats
+        Path(out or paths[0]),
+        f"{plural(len(runs), 'run')} side by side",
+        group(runs),
+        target=target,
+        formats=formats,
     )
 
 
@@ -60,20 +78,44 @@ def write_comparison(
     target: float | None = None,
     formats: Sequence[str] = ("svg",),
 ) -> Path:
-    """Write `report.html` for arms with at least one finished run each; `note` is printed below the title."""
-    runs = {arm.label: [FinishedRun(RunState.load(one), one) for one in arm.folders] for arm in arms}
+    """Write `report.html` for arms with at least one finished run each; `note` is
+    printed below the title.
+    """
+    runs = {
+        arm.label: [FinishedRun(RunState.load(one), one) for one in arm.folders]
+        for arm in arms
+    }
     makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
-    sections = [section for make in makers if (section := make(arms, runs, folder)) is not None]
+    sections = [
+        section for make in makers if (section := make(arms, runs, folder)) is not None
+    ]
     sections[1:1] = [*_own_settings(arms), *_statistics(arms, target)]
     config = next(iter(runs.values()))[0].state.config
     sections.append(
-        settings_section(f"Of {arms[0].label}, first seed: every key that differs from its default.", config)
+        settings_section(
+            f"Of {arms[0].label}, first seed: every key that differs from its default.",
+            config,
+        )
     )
-    subtitle = f"{config.data.source} · {describe_setting(config).rpartition(' · ')[0]}"  # seeds vary
+    # seeds vary
+    subtitle = f"{config.data.source} · {describe_setting(config).rpartition(' · ')[0]}"
     subtitle += f" · {note}" if note else ""
-    warnings = [f"{arm.label}: {text}" for arm in arms for text in (arm.note, arm.warning) if text]
+    warnings = [
+        f"{arm.label}: {text}"
+        for arm in arms
+        for text in (arm.note, arm.warning)
+        if text
+    ]
     warnings = suggest_once(warnings)
-    return write_page(folder / FILE, title, subtitle, _tiles(arms, runs), sections, formats=formats, warnings=warnings)
+    return write_page(
+        folder / FILE,
+        title,
+        subtitle,
+        _tiles(arms, runs),
+        sections,
+        formats=formats,
+        warnings=warnings,
+    )
 
 
 def suggest_once(warnings: Sequence[str]) -> list[str]:
@@ -88,21 +130,34 @@ def suggest_once(warnings: Sequence[str]) -> list[str]:
 
 def _tiles(arms: Sequence[ArmResult], runs: Runs) -> list[Tile]:
     ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
-    best = Tile(_percent(ranked[0].curves[:, -1]), f"{ranked[0].label}, the best after the last round")
+    best = Tile(
+        _percent(ranked[0].curves[:, -1]),
+        f"{ranked[0].label}, the best after the last round",
+    )
     tiles = [best]
     if len(ranked) > 1:
-        tiles.append(Tile(_percent(ranked[1].curves[:, -1]), f"{ranked[1].label}, the next"))
+        tiles.append(
+            Tile(_percent(ranked[1].curves[:, -1]), f"{ranked[1].label}, the next")
+        )
     total = sum(seconds(one.state) for results in runs.values() for one in results)
     count = sum(map(len, runs.values()))
     return [
         *tiles,
-        Tile(str(count), f"{'run' if count == 1 else 'runs'}, {plural(max(map(len, runs.values())), 'seed')}"),
+        Tile(
+            str(count),
+            (
+                f"{'run' if count == 1 else 'runs'}, "
+                f"{plural(max(map(len, runs.values())), 'seed')}"
+            ),
+        ),
         Tile(format_seconds(total), "in all"),
     ]
 
 
 def _accuracy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
-    """Curves, or bars where there is one round only, and a table in which the best of each column is bold."""
+    """Curves, or bars where there is one round only, and a table in which the best of
+    each column is bold.
+    """
     table = summary({arm.label: arm.curves for arm in arms}, "", tasks(arms))
     cells = [
         (label, *(f"{cell} %" for cell in texts), str(len(arm.curves)))
@@ -110,17 +165,32 @@ def _accuracy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     ]
     several = any(arm.curves.shape[1] > 1 for arm in arms)
     figures = list(_curves(arms)) if several else [_bars(arms)]
-    return Section("accuracy", "Accuracy", "", figures, HtmlTable((*table.header, "seeds"), cells, table.best()))
+    return Section(
+        "accuracy",
+        "Accuracy",
+        "",
+        figures,
+        HtmlTable((*table.header, "seeds"), cells, table.best()),
+    )
 
 
 def _bars(arms: Sequence[ArmResult]) -> Figure:
     ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
-    rows = [(arm.label, float(arm.curves[:, -1].mean()), _percent(arm.curves[:, -1])) for arm in ranked]
-    return Figure(Bars(rows, tones=tones([arm.label for arm in arms])), "After the last round.", file="bars")
+    rows = [
+        (arm.label, float(arm.curves[:, -1].mean()), _percent(arm.curves[:, -1]))
+        for arm in ranked
+    ]
+    return Figure(
+        Bars(rows, tones=tones([arm.label for arm in arms])),
+        "After the last round.",
+        file="bars",
+    )
 
 
 def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
-    """Where two settings vary, a chart for each value of the second; the method, if it is one, comes first."""
+    """Where two settings vary, a chart for each value of the second; the method, if it
+    is one, comes first.
+    """
     keys = sorted(arms[0].labels, key=lambda key: key != "method")
     if len(keys) != 2:
         yield _curve_figure({arm.label: arm for arm in arms}, "curves")
@@ -131,7 +201,9 @@ def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
         yield _curve_figure({arm.label: arm for arm in arms}, "curves")
         return
     for value in values:
-        name = re.sub(r"[^\w.+]+", "-", f"{column} {value.split(' = ')[-1]}", flags=re.ASCII).strip("-")
+        name = re.sub(
+            r"[^\w.+]+", "-", f"{column} {value.split(' = ')[-1]}", flags=re.ASCII
+        ).strip("-")
         chosen = {arm.labels[row]: arm for arm in arms if arm.labels[column] == value}
         yield _curve_figure(chosen, f"curves-{name}", value)
 
@@ -140,14 +212,19 @@ def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> 
     ends = {label: float(arm.curves[:, -1].mean()) for label, arm in arms.items()}
     ranked = sorted(ends, key=lambda label: -ends[label])
     tone, shown = tones(list(arms)), set(ranked[:MAX_CURVES])
-    pretrained, several = any(label.endswith("+P") for label in arms), any(len(arm.curves) > 1 for arm in arms.values())
+    pretrained, several = (
+        any(label.endswith("+P") for label in arms),
+        any(len(arm.curves) > 1 for arm in arms.values()),
+    )
     lines = [
         Line(
             label,
             arm.curves.mean(axis=0).tolist(),
             tone[label],
             thin=pretrained and tone[label] != "hero" and not label.endswith("+P"),
-            spread=arm.curves.std(axis=0, ddof=1).tolist() if len(arm.curves) > 1 else (),
+            spread=arm.curves.std(axis=0, ddof=1).tolist()
+            if len(arm.curves) > 1
+            else (),
             best=len(arms) > 1 and label == ranked[0],
         )
         for label, arm in arms.items()
@@ -156,22 +233,35 @@ def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> 
     caption = f"{title}. " if title else ""
     caption += "Mean over seeds." if several else "One seed."
     if several:
-        pointed = "; a band appears when you point at its curve." if len(lines) > 2 else "."
+        pointed = (
+            "; a band appears when you point at its curve." if len(lines) > 2 else "."
+        )
         caption += f" Bands are ± one standard deviation{pointed}"
     caption += (
-        " Thin: from random weights; thick: pre-trained on auxiliary data." if any(line.thin for line in lines) else ""
+        " Thin: from random weights; thick: pre-trained on auxiliary data."
+        if any(line.thin for line in lines)
+        else ""
     )
     if len(shown) < len(arms):
         caption += f" The {len(shown)} best of {len(arms)} after the last round; the table has all of them."
-    return Figure(LineChart(lines, "round", "test accuracy", top=1.0, percent=True), caption, file=file, title=title)
+    return Figure(
+        LineChart(lines, "round", "test accuracy", top=1.0, percent=True),
+        caption,
+        file=file,
+        title=title,
+    )
 
 
 def tones(labels: Sequence[str]) -> dict[str, str]:
-    """Return a style-sheet class per label: FedAUX has the same colour on all pages, +P the colour of its method."""
+    """Return a style-sheet class per label: FedAUX has the same colour on all pages, +P
+    the colour of its method.
+    """
     found: dict[str, str] = {}
     for label in labels:
         base = label.removesuffix("+P")
-        found.setdefault(base, "hero" if base == "FedAUX" else tone(len(set(found) - {"FedAUX"})))
+        found.setdefault(
+            base, "hero" if base == "FedAUX" else tone(len(set(found) - {"FedAUX"}))
+        )
     return {label: found[label.removesuffix("+P")] for label in labels}
 
 
@@ -181,26 +271,48 @@ def _statistics(arms: Sequence[ArmResult], target: float | None) -> list[Section
     if found:
         best = ", ".join(dict.fromkeys(one.reference for one in found))
         text = (
-            f"Accuracy after the last round less that of {best}, paired by seed: the same seed has the same split "
-            "and the same start. Intervals and p-values are Student's; p is corrected for the number of comparisons "
-            "(Holm). They speak of other seeds of this setting, not of other data."
+            f"Accuracy after the last round less that of {best}, paired by seed: the "
+            "same seed has the same split and the same start. Intervals and p-values "
+            "are Student's; p is corrected for the number of comparisons (Holm). They "
+            "speak of other seeds of this setting, not of other data."
         )
         rows = [one.cells() for one in found]
-        sections.append(Section("differences", "Differences", text, table=HtmlTable(HEADER, rows)))
+        sections.append(
+            Section("differences", "Differences", text, table=HtmlTable(HEADER, rows))
+        )
     if len(arms) > 1 and arms[0].curves.shape[1] > 1:
         chosen = default_target(arms) if target is None else target
-        rows = [(arm.label, describe_rounds(rounds_to_target(arm.curves, chosen))) for arm in arms]
-        why = "" if target is not None else ", which is what the second best has after the last round"
-        text = f"The first round with a test accuracy of at least {100 * chosen:g} %{why}."
-        sections.append(Section("target", "Rounds to a target", text, table=HtmlTable(("", "rounds"), rows)))
+        rows = [
+            (arm.label, describe_rounds(rounds_to_target(arm.curves, chosen)))
+            for arm in arms
+        ]
+        why = (
+            ""
+            if target is not None
+            else ", which is what the second best has after the last round"
+        )
+        text = (
+            f"The first round with a test accuracy of at least {100 * chosen:g} %{why}."
+        )
+        sections.append(
+            Section(
+                "target",
+                "Rounds to a target",
+                text,
+                table=HtmlTable(("", "rounds"), rows),
+            )
+        )
     return sections
 
 
 def _split(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
     configs = [results[0].state.config for results in runs.values()]
     first = configs[0]
-    if first.data.partition == "own" or any((one.data, one.seed) != (first.data, first.seed) for one in configs):
-        return None  # sites keep it to themselves; arms that split differently have no one picture
+    if first.data.partition == "own" or any(
+        (one.data, one.seed) != (first.data, first.seed) for one in configs
+    ):
+        # sites keep it to themselves; arms that split differently have no one picture
+        return None
     try:
         data = open_data(first)
     except (ValueError, OSError, ImportError):
@@ -212,7 +324,9 @@ def _split(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | Non
 
 def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
     """Mean over seeds of the last round's accuracy on each class."""
-    tables = {label: [recall(one.state) for one in results] for label, results in runs.items()}
+    tables = {
+        label: [recall(one.state) for one in results] for label, results in runs.items()
+    }
     sizes = {len(one) for each in tables.values() for one in each}
     if len(sizes) != 1 or max(sizes) > 100:
         return None
@@ -229,13 +343,20 @@ def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | N
 def _teachers(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
     tone, lines = tones([arm.label for arm in arms]), []
     for label, results in runs.items():
-        curves = [[result.effective_teachers or 0 for result in one.state.history] for one in results]
-        if all(all(curve) for curve in curves) and len({len(curve) for curve in curves}) == 1:
+        curves = [
+            [result.effective_teachers or 0 for result in one.state.history]
+            for one in results
+        ]
+        if (
+            all(all(curve) for curve in curves)
+            and len({len(curve) for curve in curves}) == 1
+        ):
             lines.append(Line(label, np.mean(curves, axis=0).tolist(), tone[label]))
     if not lines or len(lines) > MAX_CURVES:
         return None
     text = (
-        "Mean over the public examples; with uniform weights it is the number of teachers: clients, or FedBE's draws."
+        "Mean over the public examples; with uniform weights it is the number of "
+        "teachers: clients, or FedBE's draws."
     )
     chart = LineChart(lines, "round", "effective number of teachers", height=240.0)
     return Section("teachers", "Effective teachers", text, [Figure(chart)])
@@ -246,7 +367,9 @@ def _privacy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     for label, results in runs.items():
         labels.setdefault(results[0].statement, []).append(label)
     rows = [(", ".join(names), statement) for statement, names in labels.items()]
-    return Section("privacy", "Privacy", table=HtmlTable(("", "statement of the first seed"), rows))
+    return Section(
+        "privacy", "Privacy", table=HtmlTable(("", "statement of the first seed"), rows)
+    )
 
 
 def _costs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
@@ -257,8 +380,22 @@ def _costs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
         received = sum(result.bytes_received for result in history) / len(results)
         failed = sum(len(result.failures) for result in history)
         mean = float(np.mean([seconds(one.state) for one in results]))
-        rows.append((label, format_seconds(mean), format_bytes(sent), format_bytes(received), str(failed)))
-    head = ("mean of a run", "time", "to clients", "from clients", "failures, all seeds")
+        rows.append(
+            (
+                label,
+                format_seconds(mean),
+                format_bytes(sent),
+                format_bytes(received),
+                str(failed),
+            )
+        )
+    head = (
+        "mean of a run",
+        "time",
+        "to clients",
+        "from clients",
+        "failures, all seeds",
+    )
     text = "Times include preparation; extractors from the cache cost nothing."
     return Section("costs", "Time and communication", text, table=HtmlTable(head, rows))
 
@@ -266,18 +403,35 @@ def _costs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
 def _own_settings(arms: Sequence[ArmResult]) -> list[Section]:
     """What a label leaves out of an arm's settings, as after tuning."""
     more = {
-        arm.label: [f"{key} = {arm.settings[key]}" for key in arm.settings if key not in arm.labels] for arm in arms
+        arm.label: [
+            f"{key} = {arm.settings[key]}"
+            for key in arm.settings
+            if key not in arm.labels
+        ]
+        for arm in arms
     }
     if not any(more.values()):
         return []
     rows = [(label, ", ".join(settings)) for label, settings in more.items()]
     text = "The settings in which the methods differ from one another."
-    return [Section("tuned", "Each with its own settings", text, table=HtmlTable(("", "settings"), rows))]
+    return [
+        Section(
+            "tuned",
+            "Each with its own settings",
+            text,
+            table=HtmlTable(("", "settings"), rows),
+        )
+    ]
 
 
 def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
     rows = [
-        (label, str(one.state.config.seed), f"{100 * one.accuracy:.1f} %", str(_relative(one.folder, folder)))
+        (
+            label,
+            str(one.state.config.seed),
+            f"{100 * one.accuracy:.1f} %",
+            str(_relative(one.folder, folder)),
+        )
         for label, results in runs.items()
         for one in results
     ]

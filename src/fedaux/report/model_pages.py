@@ -1,4 +1,6 @@
-"""Pages about a model: how its extractor was pre-trained, and how it does on labelled records."""
+"""Pages about a model: how its extractor was pre-trained, and how it does on labelled
+records.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +19,65 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 40  # clients or classes that a page lists one by one
 MAX_WRONG = 100  # wrong answers that a page lists
-FIGURES, SITES = ("figure", "%"), ("site", "records", "accuracy", "balanced", "commonest")
+FIGURES, SITES = (
+    ("figure", "%"),
+    ("site", "records", "accuracy", "balanced", "commonest"),
+)
 
 
-def write_pretraining_page(path: Path, prototype: str, curve: Sequence[Mapping[str, Any]]) -> Path:
-    """Loss and label-free quality of the features over the epochs in an extractor's card."""
+def write_pretraining_page(
+    path: Path, prototype: str, curve: Sequence[Mapping[str, Any]]
+) -> Path:
+    """Loss and label-free quality of the features over the epochs in an extractor's
+    card.
+    """
     series = {"loss": [epoch["loss"] for epoch in curve]}
-    series |= {name: [epoch["quality"][name] for epoch in curve] for name in ("alignment", "uniformity", "rank")}
-    tiles = [Tile(f"{values[-1]:.3g}", f"{name} after {len(curve)} epochs") for name, values in series.items()]
+    series |= {
+        name: [epoch["quality"][name] for epoch in curve]
+        for name in ("alignment", "uniformity", "rank")
+    }
+    tiles = [
+        Tile(f"{values[-1]:.3g}", f"{name} after {len(curve)} epochs")
+        for name, values in series.items()
+    ]
     sections = [
-        Section(name, name.capitalize(), figures=[Figure(LineChart([Line("", values)], "epoch", name, height=220.0))])
+        Section(
+            name,
+            name.capitalize(),
+            figures=[
+                Figure(LineChart([Line("", values)], "epoch", name, height=220.0))
+            ],
+        )
         for name, values in series.items()
     ]
     return write_page(path, "Pre-training", prototype, tiles, sections)
 
 
-def write_evaluation_page(path: Path, title: str, classes: Sequence[str], found: ModelEvaluation) -> Path:
-    """Figures, recalls, confusion, sites and the first wrong answers of an exported model."""
+def write_evaluation_page(
+    path: Path, title: str, classes: Sequence[str], found: ModelEvaluation
+) -> Path:
+    """Figures, recalls, confusion, sites and the first wrong answers of an exported
+    model.
+    """
     total = found.total
     warning = total.collapse(classes)
     tiles = [
-        Tile(f"{100 * total.balanced_accuracy:.1f} %", "balanced accuracy", warn=bool(warning)),
+        Tile(
+            f"{100 * total.balanced_accuracy:.1f} %",
+            "balanced accuracy",
+            warn=bool(warning),
+        ),
         Tile(f"{100 * total.accuracy:.1f} %", "accuracy"),
-        Tile(f"{100 * total.majority:.1f} %", "accuracy of always answering the commonest class"),
+        Tile(
+            f"{100 * total.majority:.1f} %",
+            "accuracy of always answering the commonest class",
+        ),
         Tile(f"{int(total.table.sum()):,}", "labelled records"),
-        *([Tile(str(len(found.skipped)), "files could not be read", warn=True)] if found.skipped else []),
+        *(
+            [Tile(str(len(found.skipped)), "files could not be read", warn=True)]
+            if found.skipped
+            else []
+        ),
     ]
     sections = [
         Section("figures", "Figures", table=HtmlTable(FIGURES, figure_rows(total))),
@@ -49,35 +85,64 @@ def write_evaluation_page(path: Path, title: str, classes: Sequence[str], found:
     ]
     if found.sites:
         text = "In %; the last column is the accuracy of always answering the commonest class of a site."
-        sections.append(Section("sites", "Sites", text, table=HtmlTable(SITES, site_rows(found.sites))))
+        sections.append(
+            Section(
+                "sites", "Sites", text, table=HtmlTable(SITES, site_rows(found.sites))
+            )
+        )
     if found.wrong:
-        text = f"{len(found.wrong)} in all" + (f", the first {MAX_WRONG}." if len(found.wrong) > MAX_WRONG else ".")
+        text = f"{len(found.wrong)} in all" + (
+            f", the first {MAX_WRONG}." if len(found.wrong) > MAX_WRONG else "."
+        )
         table = HtmlTable(("input", "its class", "the answer"), found.wrong[:MAX_WRONG])
         sections.append(Section("wrong", "Wrong answers", text, table=table))
     subtitle = "an exported model on labelled records"
-    return write_page(path, title, subtitle, tiles, sections, warnings=[warning] if warning else [])
+    return write_page(
+        path, title, subtitle, tiles, sections, warnings=[warning] if warning else []
+    )
 
 
 def figure_rows(one: Evaluation) -> list[tuple[str, str]]:
     """Every figure of all records, in per cent."""
-    values = {"accuracy": one.accuracy, **{METRIC_NAMES[name]: value for name, value in one.summary().items()}}
+    values = {
+        "accuracy": one.accuracy,
+        **{METRIC_NAMES[name]: value for name, value in one.summary().items()},
+    }
     return [(name, f"{100 * value:.1f}") for name, value in values.items()]
 
 
 def site_rows(sites: Mapping[str, Evaluation]) -> list[tuple[str, ...]]:
-    """Return for each site its records, accuracy, balanced accuracy, and the accuracy of predicting the majority."""
-    figures = {name: (one.accuracy, one.balanced_accuracy, one.majority) for name, one in sites.items()}
+    """Return for each site its records, accuracy, balanced accuracy, and the accuracy
+    of predicting the majority.
+    """
+    figures = {
+        name: (one.accuracy, one.balanced_accuracy, one.majority)
+        for name, one in sites.items()
+    }
     return [
-        (name, f"{int(one.table.sum()):,}", *(f"{100 * value:.1f}" for value in figures[name]))
+        (
+            name,
+            f"{int(one.table.sum()):,}",
+            *(f"{100 * value:.1f}" for value in figures[name]),
+        )
         for name, one in sites.items()
     ]
 
 
 def recall_rows(total: Evaluation, classes: Sequence[str]) -> list[tuple[str, ...]]:
     """Class, records, recall and its interval; classes without records are left out."""
-    found = ((name, total.of_class(label)) for label, name in enumerate(classes) if total.counts[label])
+    found = (
+        (name, total.of_class(label))
+        for label, name in enumerate(classes)
+        if total.counts[label]
+    )
     return [
-        (name, f"{one.records:,}", f"{100 * one.recall:.1f}", f"{100 * one.low:.1f} to {100 * one.high:.1f}")
+        (
+            name,
+            f"{one.records:,}",
+            f"{100 * one.recall:.1f}",
+            f"{100 * one.low:.1f} to {100 * one.high:.1f}",
+        )
         for name, one in found
     ]
 
@@ -88,7 +153,11 @@ def class_figures(evaluation: Evaluation, classes: Sequence[str]) -> list[Figure
     with np.errstate(invalid="ignore"):
         shares = table / table.sum(axis=1, keepdims=True)
     rows = [_class_row(name, evaluation, label) for label, name in enumerate(classes)]
-    worst = sorted(rows, key=lambda row: row[1])[:MAX_LISTED] if len(rows) > MAX_LISTED else rows
+    worst = (
+        sorted(rows, key=lambda row: row[1])[:MAX_LISTED]
+        if len(rows) > MAX_LISTED
+        else rows
+    )
     caption = f"Recall of each class, with a 95 % interval; {tested.min():,} to {tested.max():,} test records of each."
     more = f" The worst {MAX_LISTED}." if len(rows) > MAX_LISTED else ""
     figures = [Figure(Bars(worst), caption + more)]
@@ -103,4 +172,8 @@ def _class_row(name: str, evaluation: Evaluation, label: int) -> tuple[str, floa
     if evaluation.counts[label] == 0:
         return name, 0.0, "not tested"
     one = evaluation.of_class(label)
-    return name, one.recall, f"{100 * one.recall:.1f} % ({100 * one.low:.0f}–{100 * one.high:.0f})"
+    return (
+        name,
+        one.recall,
+        f"{100 * one.recall:.1f} % ({100 * one.low:.0f}–{100 * one.high:.0f})",
+    )

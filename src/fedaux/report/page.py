@@ -1,4 +1,6 @@
-"""One self-contained HTML page from sections of text, charts and tables. Whatever a client wrote is escaped."""
+"""One self-contained HTML page from sections of text, charts and tables. Whatever a
+client wrote is escaped.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +39,22 @@ class Figure:
 class HtmlTable:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
-    best: Sequence[Sequence[bool]] = ()  # of each cell after the first of its row: whether it is bold
+    # of each cell after the first of its row: whether it is bold
+    best: Sequence[Sequence[bool]] = ()
 
     def is_best(self, row: int, column: int) -> bool:
-        return bool(self.best) and 0 < column <= len(self.best[row]) and self.best[row][column - 1]
+        return (
+            bool(self.best)
+            and 0 < column <= len(self.best[row])
+            and self.best[row][column - 1]
+        )
 
 
 @dataclass(frozen=True)
 class TopExamples:
-    """The public examples that a client's release scores highest: one strip of images, or texts."""
+    """The public examples that a client's release scores highest: one strip of images,
+    or texts.
+    """
 
     client: str
     image: str = ""  # data: URI
@@ -74,7 +83,8 @@ def write_page(
     formats: Sequence[str] = ("svg",),
     warnings: Sequence[str] = (),
 ) -> Path:
-    """Style, charts and images are all inside the one file; figures that name a file are saved there as well.
+    """Style, charts and images are all inside the one file; figures that name a file
+    are saved there as well.
 
     Warnings stand above everything else.
     """
@@ -82,7 +92,9 @@ def write_page(
     from markupsafe import Markup
 
     home = files("fedaux.report")
-    template = Environment(autoescape=True, trim_blocks=True).from_string((home / "page.html").read_text("utf-8"))
+    template = Environment(autoescape=True, trim_blocks=True).from_string(
+        (home / "page.html").read_text("utf-8")
+    )
     for section in sections:
         for figure in section.figures:
             for suffix in formats if figure.file else ():
@@ -94,7 +106,9 @@ def write_page(
         tiles=tiles,
         warnings=warnings,
         sections=sections,
-        draw=lambda chart: Markup(chart.svg(WIDE).inline("wide") + chart.svg(NARROW).inline("narrow")),
+        draw=lambda chart: Markup(
+            chart.svg(WIDE).inline("wide") + chart.svg(NARROW).inline("narrow")
+        ),
         style=Markup(read_style() + (home / "page.css").read_text("utf-8")),
         version=__version__,
         date=date.today().isoformat(),

@@ -44,7 +44,9 @@ def describe(event: ProgressEvent) -> str:
     elif isinstance(event, RoundFinished):
         text = f"round {done}/{total}: {note}"
     else:
-        text = ", ".join(filter(None, (f"{task}: {done}/{total}" if total else task, note)))
+        text = ", ".join(
+            filter(None, (f"{task}: {done}/{total}" if total else task, note))
+        )
     return f"{event.run}: {text}" if event.run else text
 
 
@@ -52,18 +54,36 @@ def step(event: ProgressEvent) -> Step:
     """The event as the state of a bar."""
     match event:
         case SweepProgress():
-            ended = "failed" if event.accuracy is None else f"accuracy {event.accuracy:.3f}"
-            return Step(event.unit, event.done, event.total, f"{event.ended}: {ended}" if event.ended else "")
+            ended = (
+                "failed" if event.accuracy is None else f"accuracy {event.accuracy:.3f}"
+            )
+            return Step(
+                event.unit,
+                event.done,
+                event.total,
+                f"{event.ended}: {ended}" if event.ended else "",
+            )
         case RunStarted():
             return Step("rounds", len(event.history), event.rounds, "")
         case RoundFinished():
-            return Step("rounds", event.result.round, event.rounds, _round_note(event.result))
+            return Step(
+                "rounds", event.result.round, event.rounds, _round_note(event.result)
+            )
         case WorkProgress():
             return Step(event.task, event.done, event.total, event.note)
         case OrdersSent():
-            return Step(_asked_for(event), 0, len(event.clients), f"{event.bytes / 1e6:.2f} MB sent")
+            return Step(
+                _asked_for(event),
+                0,
+                len(event.clients),
+                f"{event.bytes / 1e6:.2f} MB sent",
+            )
         case ReplyReceived():
-            answer = f"{event.client} failed: {event.failure.reason}" if event.failure else f"{event.client} answered"
+            answer = (
+                f"{event.client} failed: {event.failure.reason}"
+                if event.failure
+                else f"{event.client} answered"
+            )
             return Step(_asked_for(event), event.done, event.total, answer)
         case Notice():
             return Step(event.text, 0, 0, "")
@@ -75,12 +95,20 @@ def _asked_for(event: OrdersSent | ReplyReceived) -> str:
 
 
 def _round_note(result: RoundResult) -> str:
-    from fedaux.privacy.accounting import round_up  # with SciPy, which a line about files does not need
+    # with SciPy, which a line about files does not need
+    from fedaux.privacy.accounting import round_up
 
     balanced = result.mean_metric("balanced_accuracy")
-    parts = [f"accuracy {result.mean_accuracy:.3f}", *([f"balanced {balanced:.3f}"] if balanced is not None else [])]
+    parts = [
+        f"accuracy {result.mean_accuracy:.3f}",
+        *([f"balanced {balanced:.3f}"] if balanced is not None else []),
+    ]
     parts += [plural(len(result.client_metrics), "client")]
     parts += [f"{len(result.failures)} failed"] if result.failures else []
-    parts += [f"{result.effective_teachers:.1f} effective teachers"] if result.effective_teachers else []
+    parts += (
+        [f"{result.effective_teachers:.1f} effective teachers"]
+        if result.effective_teachers
+        else []
+    )
     parts += [f"ε {round_up(result.epsilon)}"] if result.epsilon else []
     return ", ".join(parts)

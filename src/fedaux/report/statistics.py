@@ -1,7 +1,8 @@
 """What a few seeds can say: intervals, differences paired by seed, rounds to a target.
 
-Two arms with the same seed have the same split and the same start, so their difference varies less than either of them.
-Intervals and tests are Student's: seeds are few, and their differences not far from normal.
+Two arms with the same seed have the same split and the same start, so their difference
+varies less than either of them. Intervals and tests are Student's: seeds are few, and
+their differences not far from normal.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ FEWEST = 3  # seeds; fewer have an interval that says nothing
 
 @dataclass(frozen=True)
 class Difference:
-    """Accuracy after the last round, `arm` less `reference`, over the seeds that both have."""
+    """Accuracy after the last round, `arm` less `reference`, over the seeds that both
+    have.
+    """
 
     arm: str
     reference: str
@@ -36,22 +39,36 @@ class Difference:
         """For a table of text, in points of per cent."""
         low, high = 100 * self.low, 100 * self.high
         shown = "< 0.001" if self.corrected < 0.001 else f"{self.corrected:.3f}"
-        return self.arm, f"{100 * self.mean:+.1f}", f"{low:+.1f} to {high:+.1f}", shown, str(self.seeds)
+        return (
+            self.arm,
+            f"{100 * self.mean:+.1f}",
+            f"{low:+.1f} to {high:+.1f}",
+            shown,
+            str(self.seeds),
+        )
 
 
 HEADER = ("difference, in points", "mean", "95 % interval", "p, corrected", "seeds")
 
 
 def interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Return the 95 % confidence interval of the mean; None for fewer than `FEWEST` values."""
+    """Return the 95 % confidence interval of the mean; None for fewer than `FEWEST`
+    values.
+    """
     if len(values) < FEWEST:
         return None
-    half = float(stdtrit(len(values) - 1, 0.975)) * float(values.std(ddof=1)) / np.sqrt(len(values))
+    half = (
+        float(stdtrit(len(values) - 1, 0.975))
+        * float(values.std(ddof=1))
+        / np.sqrt(len(values))
+    )
     return float(values.mean() - half), float(values.mean() + half)
 
 
 def paired_p(differences: NDArray[np.float64]) -> float:
-    """Return the two-sided p-value of a zero mean: 0 if all differences are equal and not zero, 1 if all are zero."""
+    """Return the two-sided p-value of a zero mean: 0 if all differences are equal and
+    not zero, 1 if all are zero.
+    """
     n, spread = len(differences), float(differences.std(ddof=1))
     if spread == 0:
         return 1.0 if differences[0] == 0 else 0.0
@@ -73,9 +90,16 @@ def differences(arms: Sequence[ArmResult]) -> list[Difference]:
     for problem in dict.fromkeys(problems.values()):
         rivals = [arm for arm in arms if problems[arm.label] == problem]
         best = max(rivals, key=lambda arm: float(arm.curves[:, -1].mean()))
-        pairs = [pair for arm in rivals if arm is not best and (pair := _difference(arm, best)) is not None]
+        pairs = [
+            pair
+            for arm in rivals
+            if arm is not best and (pair := _difference(arm, best)) is not None
+        ]
         corrected = holm([pair.p for pair in pairs])
-        found += [replace(pair, corrected=value) for pair, value in zip(pairs, corrected, strict=True)]
+        found += [
+            replace(pair, corrected=value)
+            for pair, value in zip(pairs, corrected, strict=True)
+        ]
     return found
 
 
@@ -87,17 +111,23 @@ def _difference(arm: ArmResult, reference: ArmResult) -> Difference | None:
     if between is None:
         return None
     p = paired_p(values)
-    return Difference(arm.label, reference.label, len(values), float(values.mean()), *between, p, p)
+    return Difference(
+        arm.label, reference.label, len(values), float(values.mean()), *between, p, p
+    )
 
 
 def rounds_to_target(curves: NDArray[np.float64], target: float) -> list[int | None]:
-    """Return for each seed the first round with at least this accuracy; None if there is none."""
+    """Return for each seed the first round with at least this accuracy; None if there
+    is none.
+    """
     reached = curves >= target
     return [int(row.argmax()) + 1 if row.any() else None for row in reached]
 
 
 def default_target(arms: Sequence[ArmResult]) -> float:
-    """Return the second best accuracy after the last round, in whole per cent, as the default target."""
+    """Return the second best accuracy after the last round, in whole per cent, as the
+    default target.
+    """
     ends = sorted(float(arm.curves[:, -1].mean()) for arm in arms)
     return float(np.floor(100 * ends[-2] if len(ends) > 1 else 100 * ends[-1])) / 100
 
@@ -107,8 +137,16 @@ def describe_rounds(rounds: Sequence[int | None]) -> str:
     reached = sorted(number for number in rounds if number is not None)
     if not reached:
         return "never"
-    text = f"{reached[0]}" if reached[0] == reached[-1] else f"{reached[0]} to {reached[-1]}"
-    return text if len(reached) == len(rounds) else f"{text}, in {len(reached)} of {len(rounds)} seeds"
+    text = (
+        f"{reached[0]}"
+        if reached[0] == reached[-1]
+        else f"{reached[0]} to {reached[-1]}"
+    )
+    return (
+        text
+        if len(reached) == len(rounds)
+        else f"{text}, in {len(reached)} of {len(rounds)} seeds"
+    )
 
 
 def differences_csv(found: Sequence[Difference]) -> str:

@@ -14,13 +14,20 @@ def results_table(
     text_columns: Collection[int] = (0,),
     best: Sequence[Sequence[bool]] = (),
 ) -> Table:
-    """Columns of text begin at the left, all others are numbers; `best` says which cells after the first are bold."""
+    """Columns of text begin at the left, all others are numbers; `best` says which
+    cells after the first are bold.
+    """
     table = Table(title=title, title_justify="left", header_style="bold")
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i in text_columns else "right")
     for i, row in enumerate(rows):
         bold = (False, *best[i]) if best else [False] * len(row)
-        table.add_row(*(f"[bold]{cell}[/bold]" if one else cell for cell, one in zip(row, bold, strict=True)))
+        table.add_row(
+            *(
+                f"[bold]{cell}[/bold]" if one else cell
+                for cell, one in zip(row, bold, strict=True)
+            )
+        )
     return table
 
 

@@ -1,6 +1,8 @@
-"""Callbacks of a run: JSON lines always; TensorBoard, MLflow, Weights & Biases and your own on demand.
+"""Callbacks of a run: JSON lines always; TensorBoard, MLflow, Weights & Biases and your
+own on demand.
 
-A round is saved before any callback is called. A callback that raises loses its own record, never the round.
+A round is saved before any callback is called. A callback that raises loses its own
+record, never the round.
 """
 
 from __future__ import annotations
@@ -28,9 +30,13 @@ Row = dict[str, Any]
 
 
 class Callback:
-    """Base class of callbacks: override the methods you need. A resumed run calls `on_run_start` again."""
+    """Base class of callbacks: override the methods you need. A resumed run calls
+    `on_run_start` again.
+    """
 
-    def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
+    def on_run_start(
+        self, config: Config, folder: Path, state: RunState | None
+    ) -> None:
         """Called before the run does anything.
 
         Args:
@@ -52,12 +58,16 @@ class Callback:
 
 @contextmanager
 def calling(
-    callbacks: Sequence[Callback], config: Config, folder: Path, saved: Callable[[], RunState | None]
+    callbacks: Sequence[Callback],
+    config: Config,
+    folder: Path,
+    saved: Callable[[], RunState | None],
 ) -> Iterator[OnProgress]:
-    """Yield a listener that calls the callbacks at the events of a run, with the state last `saved`.
+    """Yield a listener that calls the callbacks at the events of a run, with the state
+    last `saved`.
 
-    The first error of each callback is logged, and it is called again after the next round. A callback that fails to
-    start is dropped.
+    The first error of each callback is logged, and it is called again after the next
+    round. A callback that fails to start is dropped.
     """
     active, warned = list(callbacks), set[int]()
 
@@ -67,14 +77,26 @@ def calling(
         except Exception as error:
             if id(callback) not in warned:
                 warned.add(id(callback))
-                name, reason = type(callback).__name__, f"{type(error).__name__}: {error}"
-                log.warning("%s failed in %s (%s); the run continues, its record may have gaps", name, hook, reason)
+                name, reason = (
+                    type(callback).__name__,
+                    f"{type(error).__name__}: {error}",
+                )
+                log.warning(
+                    "%s failed in %s (%s); the run continues, its record may have gaps",
+                    name,
+                    hook,
+                    reason,
+                )
             return False
         return True
 
     def on_progress(event: ProgressEvent) -> None:
         if isinstance(event, RunStarted):
-            active[:] = [one for one in active if succeeds(one, "on_run_start", config, folder, saved())]
+            active[:] = [
+                one
+                for one in active
+                if succeeds(one, "on_run_start", config, folder, saved())
+            ]
         elif isinstance(event, RoundFinished):
             for one in active:
                 succeeds(one, "on_round_end", saved())
@@ -87,7 +109,9 @@ def calling(
 
 
 def round_metrics(result: RoundResult) -> Row:
-    """Return the metrics of a round as one flat row, without those that do not apply, such as FedAVG's teachers."""
+    """Return the metrics of a round as one flat row, without those that do not apply,
+    such as FedAVG's teachers.
+    """
     row = {
         "round": result.round,
         "accuracy": result.mean_accuracy,
@@ -96,7 +120,9 @@ def round_metrics(result: RoundResult) -> Row:
         "local_loss": result.local_loss,
         "distill_loss": result.distill_loss,
         "effective_teachers": result.effective_teachers,
-        "largest_teacher_share": result.largest_teacher[1] if result.largest_teacher else None,
+        "largest_teacher_share": result.largest_teacher[1]
+        if result.largest_teacher
+        else None,
         "clients": len(result.client_metrics),
         "failed": len(result.failures),
         "epsilon": result.epsilon,
@@ -109,9 +135,17 @@ def round_metrics(result: RoundResult) -> Row:
 
 
 def client_rows(result: RoundResult) -> list[Row]:
-    """Return one row for each client asked in a round: its metrics, or why it failed."""
-    counted = [{"round": result.round, "client": name, **vars(one)} for name, one in result.client_metrics.items()]
-    failed = [{"round": result.round, "client": one.client, "failure": one.reason} for one in result.failures]
+    """Return one row for each client asked in a round: its metrics, or why it
+    failed.
+    """
+    counted = [
+        {"round": result.round, "client": name, **vars(one)}
+        for name, one in result.client_metrics.items()
+    ]
+    failed = [
+        {"round": result.round, "client": one.client, "failure": one.reason}
+        for one in result.failures
+    ]
     return counted + failed
 
 
@@ -120,11 +154,15 @@ def _named(prefix: str, values: Mapping[str, float]) -> Row:
 
 
 class Tracker(Callback):
-    """Logs the metrics of every round once. A round that it missed is logged with the next, or when the run resumes."""
+    """Logs the metrics of every round once. A round that it missed is logged with the
+    next, or when the run resumes.
+    """
 
     logged: int  # rounds
 
-    def on_run_start(self, config: Config, folder: Path, state: RunState | None) -> None:
+    def on_run_start(
+        self, config: Config, folder: Path, state: RunState | None
+    ) -> None:
         self.logged = 0
         self.open(config, folder)
         if state:
@@ -136,7 +174,9 @@ class Tracker(Callback):
             self.logged = result.round
 
     def open(self, config: Config, folder: Path) -> None:
-        """Start or continue the record; set `logged` to the number of rounds that it already holds."""
+        """Start or continue the record; set `logged` to the number of rounds that it
+        already holds.
+        """
         raise NotImplementedError
 
     def log(self, result: RoundResult) -> None:
@@ -147,7 +187,9 @@ class JsonLines(Tracker):
     """`metrics.jsonl` and `clients.jsonl`."""
 
     def open(self, config: Config, folder: Path) -> None:
-        """Rewrite everything: a killed run may have left half a line, or a round that was never saved."""
+        """Rewrite everything: a killed run may have left half a line, or a round that
+        was never saved.
+        """
         self._files = folder / METRICS, folder / CLIENTS
         self._sizes = [0, 0]  # bytes that are complete
         for path in self._files:
@@ -158,21 +200,32 @@ class JsonLines(Tracker):
         sizes, tables = [], ([round_metrics(result)], client_rows(result))
         for path, size, rows in zip(self._files, self._sizes, tables, strict=True):
             with path.open("ab") as file:
-                file.truncate(min(size, file.tell()))  # a write that failed may have left some of this round
-                file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+                # a write that failed may have left some of this round
+                file.truncate(min(size, file.tell()))
+                file.write(
+                    "".join(
+                        json.dumps(row, ensure_ascii=False) + "\n" for row in rows
+                    ).encode()
+                )
                 sizes.append(file.tell())
         self._sizes = sizes
 
 
 class TensorBoard(Tracker):
-    """Event files in `FOLDER/tensorboard`; look at them with `tensorboard --logdir FOLDER`."""
+    """Event files in `FOLDER/tensorboard`; look at them with `tensorboard --logdir
+    FOLDER`.
+    """
 
     def __init__(self) -> None:
         self._writer_class: Any = import_module("torch.utils.tensorboard").SummaryWriter
 
     def open(self, config: Config, folder: Path) -> None:
-        self._writer = self._writer_class(str(folder / "tensorboard"), purge_step=0)  # everything is written anew
-        self._writer.add_text("config", "\n".join(f"    {key} = {value}" for key, value in flatten(config).items()))
+        # everything is written anew
+        self._writer = self._writer_class(str(folder / "tensorboard"), purge_step=0)
+        self._writer.add_text(
+            "config",
+            "\n".join(f"    {key} = {value}" for key, value in flatten(config).items()),
+        )
 
     def log(self, result: RoundResult) -> None:
         for name, value in round_metrics(result).items():
@@ -184,17 +237,26 @@ class TensorBoard(Tracker):
 
 
 class MLflow(Tracker):
-    """Logs to `FOLDER/mlflow.db`, or to $MLFLOW_TRACKING_URI; a run is found again by its folder's name and hash."""
+    """Logs to `FOLDER/mlflow.db`, or to $MLFLOW_TRACKING_URI; a run is found again by
+    its folder's name and hash.
+    """
 
     def __init__(self) -> None:
         self._mlflow: Any = import_module("mlflow")
 
     def open(self, config: Config, folder: Path) -> None:
         mlflow = self._mlflow
-        mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.absolute()}/mlflow.db")
+        mlflow.set_tracking_uri(
+            os.environ.get("MLFLOW_TRACKING_URI")
+            or f"sqlite:///{folder.absolute()}/mlflow.db"
+        )
         experiment = mlflow.set_experiment("fedaux")
         identity = f"{folder.name}-{config.hash}"
-        known = mlflow.search_runs([experiment.experiment_id], f"tags.fedaux = '{identity}'", output_format="list")
+        known = mlflow.search_runs(
+            [experiment.experiment_id],
+            f"tags.fedaux = '{identity}'",
+            output_format="list",
+        )
         if known:
             mlflow.start_run(run_id=known[0].info.run_id)
             self.logged = int(known[0].data.metrics.get("round", 0))
@@ -212,7 +274,9 @@ class MLflow(Tracker):
 
 
 class WandB(Tracker):
-    """Logs to project `fedaux`, or $WANDB_PROJECT; with WANDB_MODE=offline to the run's folder, to be synced later."""
+    """Logs to project `fedaux`, or $WANDB_PROJECT; with WANDB_MODE=offline to the run's
+    folder, to be synced later.
+    """
 
     def __init__(self) -> None:
         self._wandb: Any = import_module("wandb")
@@ -235,7 +299,11 @@ class WandB(Tracker):
         self._run.finish()
 
 
-TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
+TRACKERS: dict[str, type[Tracker]] = {
+    "tensorboard": TensorBoard,
+    "mlflow": MLflow,
+    "wandb": WandB,
+}
 
 
 def make_callbacks(names: Iterable[str]) -> list[Callback]:
@@ -254,5 +322,7 @@ def make_callbacks(names: Iterable[str]) -> list[Callback]:
         try:
             callbacks.append(TRACKERS[name]())
         except ImportError as error:
-            raise MissingPackageError(f"--track {name} needs {name}: pip install 'fedaux[{name}]'") from error
+            raise MissingPackageError(
+                f"--track {name} needs {name}: pip install 'fedaux[{name}]'"
+            ) from error
     return callbacks

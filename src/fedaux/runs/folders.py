@@ -1,4 +1,6 @@
-"""Folders of runs: which one a run gets, whether it is in there already, and how it goes on after Ctrl-C."""
+"""Folders of runs: which one a run gets, whether it is in there already, and how it
+goes on after Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from fedaux.server.run_state import FILE, RunState, StateError
 
 
 def stored_state(config: Config, folder: Path) -> RunState | None:
-    """Return the state of the run in the folder, which may have fewer rounds than `config`; None if there is none."""
+    """Return the state of the run in the folder, which may have fewer rounds than
+    `config`; None if there is none.
+    """
     if not (folder / FILE).is_file():
         if folder.exists() and not folder.is_dir():
             raise StateError(f"{folder} is a file; --out needs a folder of its own")
@@ -19,19 +23,30 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
     state = RunState.load(folder)
     differing = differences(state, config)
     if differing:
-        raise StateError(f"{folder} holds another run: it differs in {', '.join(differing)}. Choose a new folder.")
+        raise StateError(
+            f"{folder} holds another run: it differs in {', '.join(differing)}. Choose "
+            "a new folder."
+        )
     return replace(state, config=config)
 
 
 def differences(state: RunState, config: Config) -> list[str]:
-    """List the settings in which the runs differ; more rounds, another device or other patience are allowed."""
+    """List the settings in which the runs differ; more rounds, another device or other
+    patience are allowed.
+    """
     old, new = state.config.to_dict(), config.to_dict()
-    found = [key for key in new if new[key] != old[key] and key not in ("federation", "device")]
+    found = [
+        key
+        for key in new
+        if new[key] != old[key] and key not in ("federation", "device")
+    ]
     return [] if found == ["rounds"] and config.rounds >= state.round else found
 
 
 def numbered_folder(folder: Path, config: Config) -> Path:
-    """The folder, or the first of folder-2, folder-3, … that is free or holds this very run."""
+    """The folder, or the first of folder-2, folder-3, … that is free or holds this very
+    run.
+    """
     for number in count(1):
         path = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         if not (path / FILE).is_file():
@@ -50,10 +65,15 @@ def how_to_continue(folder: Path) -> str:
         state = RunState.load(folder)
     except (StateError, OSError):
         return (
-            "Stopped before the first round. The same command starts again, with what is in the cache: decoded images, "
-            "and every epoch of pre-training that was finished."
+            "Stopped before the first round. The same command starts again, with what "
+            "is in the cache: decoded images, and every epoch of pre-training that was "
+            "finished."
         )
     if state.round >= state.config.rounds:
         return f"Stopped. All rounds are finished; `fedaux report {folder}` writes the report."
-    after = f"after round {state.round} of {state.config.rounds}" if state.round else "with round 1, which is prepared"
+    after = (
+        f"after round {state.round} of {state.config.rounds}"
+        if state.round
+        else "with round 1, which is prepared"
+    )
     return f"Stopped. The same command, or `fedaux resume {folder}`, continues {after}."

@@ -1,6 +1,8 @@
-"""The server of one region in a Flower run: it serves a merging one, `fedaux run CONFIG --out FOLDER --regions 2`.
+"""The server of one region in a Flower run: it serves a merging one, `fedaux run CONFIG
+--out FOLDER --regions 2`.
 
-    flwr run . north --run-config 'config="/path/fedaux.toml" out="/path/run" region="1/2"'
+    flwr run . north --run-config 'config="/path/fedaux.toml" out="/path/run"
+    region="1/2"'
 
 `out` is the folder of the merging server's run, which both see.
 """
@@ -29,9 +31,20 @@ def main(config: Config, folder: Path, part: RegionSpec, connect: Connect) -> No
         on_progress = each_of(report, print_progress)
         with report_to(on_progress):
             state = stored_state(config, folder)
-            server, before = make_server(config, on_progress, state=state), state.history if state else ()
-            on_progress(RunStarted(server.method.label, describe(config), before, config.rounds))
-            Region(server, ReportingFederation(connect(server), on_progress), folder, part, lock.check).serve()
+            server, before = (
+                make_server(config, on_progress, state=state),
+                state.history if state else (),
+            )
+            on_progress(
+                RunStarted(server.method.label, describe(config), before, config.rounds)
+            )
+            Region(
+                server,
+                ReportingFederation(connect(server), on_progress),
+                folder,
+                part,
+                lock.check,
+            ).serve()
     print(f"region {part.number} of {part.count}: all rounds are done", flush=True)
 
 

@@ -1,4 +1,6 @@
-"""What `fedaux.run` returns: figures, a table, the privacy statement, the model, a plot."""
+"""What `fedaux.run` returns: figures, a table, the privacy statement, the model, a
+plot.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """The privacy guarantee of a run and its limits: two lines when printed, everything in `full`."""
+    """The privacy guarantee of a run and its limits: two lines when printed, everything
+    in `full`.
+    """
 
     summary: str
     not_covered: str
     full: str
-    epsilon: float | None  # the largest total of any client; None where nothing was released under noise
+    # the largest total of any client; None where nothing was released under noise
+    epsilon: float | None
     delta: float | None
 
     def __str__(self) -> str:
@@ -46,12 +51,12 @@ class PrivacyStatement:
 class Result(FinishedRun):
     """A finished run.
 
-    `accuracy` and `curve` are measured on the test data, `history` has all metrics by round, `model` predicts, and
-    `save` writes it to a folder. `warning` says what is wrong with the model, if anything is.
+    `accuracy` and `curve` are measured on the test data, `history` has all metrics by
+    round, `model` predicts, and `save` writes it to a folder. `warning` says what is
+    wrong with the model, if anything is.
 
-    Attributes:
-        state: The state after the last round, with the settings and the results of all rounds.
-        folder: The folder of the run.
+    Attributes: state: The state after the last round, with the settings and the results
+        of all rounds. folder: The folder of the run.
     """
 
     @property
@@ -61,7 +66,9 @@ class Result(FinishedRun):
 
     @property
     def history(self) -> Any:
-        """All metrics by round: a pandas DataFrame if pandas is installed, else a list of dictionaries."""
+        """All metrics by round: a pandas DataFrame if pandas is installed, else a list
+        of dictionaries.
+        """
         rows = [round_metrics(one) for one in self.state.history]
         try:
             return importlib.import_module("pandas").DataFrame(rows).set_index("round")
@@ -72,15 +79,26 @@ class Result(FinishedRun):
     def privacy(self) -> PrivacyStatement:
         """The privacy guarantee of the clients, and what it does not cover."""
         ledger, facts = self.ledger, self.ledger.to_dict()
-        own = [spec.label.rpartition(":")[2] for spec in self.config.prototypes if spec.name in here.vouched]
-        word = f"; it rests on your word that {', '.join(own)} treats every record by itself" if own else ""
+        own = [
+            spec.label.rpartition(":")[2]
+            for spec in self.config.prototypes
+            if spec.name in here.vouched
+        ]
+        word = (
+            f"; it rests on your word that {', '.join(own)} treats every record by "
+            "itself"
+            if own
+            else ""
+        )
         epsilon, delta = facts["epsilon"], facts["delta"]
         summary = ledger.summary() or "Nothing was released under differential privacy"
         if epsilon is not None:
             covered = " and ".join(facts["covered"])
             summary = f"({round_up(epsilon)}, {delta:g})-differentially private: {covered}{word}"
         full = self.statement + (f" It{word.removeprefix('; it')}." if word else "")
-        return PrivacyStatement(summary, "; ".join(facts["not_covered"]), full, epsilon, delta)
+        return PrivacyStatement(
+            summary, "; ".join(facts["not_covered"]), full, epsilon, delta
+        )
 
     @cached_property
     def models(self) -> dict[str, Model]:
@@ -91,12 +109,15 @@ class Result(FinishedRun):
 
     @property
     def model(self) -> Model:
-        """The trained network, of several the most accurate; `result.model.predict(x)` returns probabilities."""
+        """The trained network, of several the most accurate; `result.model.predict(x)`
+        returns probabilities.
+        """
         last = self.state.history[-1].accuracy
         return self.models[max(last, key=last.__getitem__)]
 
     def save(self, folder: str | Path, onnx: bool = False) -> Path:
-        """Write `model` to a folder, with its card and README; `fedaux.Model.from_pretrained` loads it.
+        """Write `model` to a folder, with its card and README;
+        `fedaux.Model.from_pretrained` loads it.
 
         Args:
             folder: The folder to write to; it is created if necessary.
@@ -108,14 +129,18 @@ class Result(FinishedRun):
         return self.model.save_pretrained(folder, onnx)
 
     def plot(self) -> Chart:
-        """Draw the accuracy by round: notebooks show the chart, `.save("curve.pdf")` writes it (svg, pdf, png)."""
+        """Draw the accuracy by round: notebooks show the chart, `.save("curve.pdf")`
+        writes it (svg, pdf, png).
+        """
         from fedaux.report.run_page import accuracy_chart
 
         return accuracy_chart(self.state)
 
     @property
     def warning(self) -> str:
-        """What is wrong with the model and what to try first; "" if it beats the majority class and predicts all."""
+        """What is wrong with the model and what to try first; "" if it beats the
+        majority class and predicts all.
+        """
         return re.sub(r"--set (?:(\w+)\.)?(\w+)=([\w.+-]+)", _keyword, super().warning)
 
     @property
@@ -126,8 +151,8 @@ class Result(FinishedRun):
     def __repr__(self) -> str:
         clients = len(self.config.federation.sites) or self.config.data.clients
         lines = [
-            f"{self.label}: accuracy {self.accuracy:.3f} after {plural(self.state.round, 'round')}, "
-            f"{plural(clients, 'client')}",
+            f"{self.label}: accuracy {self.accuracy:.3f} after "
+            f"{plural(self.state.round, 'round')}, {plural(clients, 'client')}",
             f"privacy: {self.privacy.summary}",
             f"folder: {self.folder}",
             *(f"warning: {text}" for text in self.warnings),
@@ -138,7 +163,8 @@ class Result(FinishedRun):
         """A card for Jupyter: the figures and the curve."""
         first, *rest = repr(self).splitlines()
         lines = "".join(f"<div>{escape(line.strip())}</div>" for line in rest)
-        chart = quote(self.plot().svg(NARROW).standalone())  # an image: the page keeps its own style
+        # an image: the page keeps its own style
+        chart = quote(self.plot().svg(NARROW).standalone())
         return dedent(f"""\
             <div style="display:flex;gap:1.5em;align-items:center;font-family:system-ui,sans-serif">
             <img width="300" alt="test accuracy by round" src="data:image/svg+xml,{chart}">

@@ -19,7 +19,15 @@ from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
 from fedaux.core import here
 from fedaux.core.io import cache_folder
-from fedaux.core.progress import Notice, OnProgress, RoundFinished, RunStarted, each_of, no_progress, report_to
+from fedaux.core.progress import (
+    Notice,
+    OnProgress,
+    RoundFinished,
+    RunStarted,
+    each_of,
+    no_progress,
+    report_to,
+)
 from fedaux.data.federated import client_names, open_data
 from fedaux.data.records import is_text
 from fedaux.flower.client_app import app
@@ -65,49 +73,72 @@ def run(
     until: int | None = None,
     **settings: Any,
 ) -> Result:
-    """Train one model with simulated clients in this process, or continue the run that is in the folder already.
+    """Train one model with simulated clients in this process, or continue the run that
+    is in the folder already.
 
-        result = fedaux.run("fedaux", data=(x, y), public=x_public, model=Net, clients=20, alpha=0.1, epsilon=1.0)
+        result = fedaux.run("fedaux", data=(x, y), public=x_public, model=Net,
+        clients=20, alpha=0.1, epsilon=1.0)
 
-    Args:
-        method: A name of `fedaux.METHODS`, a `Method`, or a whole `Config`, of which the other arguments change parts.
-        folder: The folder of the run, written after every round; one that holds another run raises `StateError`. None:
+    Args: method: A name of `fedaux.METHODS`, a `Method`, or a whole `Config`, of which
+        the other arguments change parts. folder: The folder of the run, written after
+        every round; one that holds another run raises `StateError`. None:
             the first of runs/NAME, runs/NAME-2, … that is free or holds this very run.
-        data: Labelled private data, split between the clients; a list has one entry for each client. An entry is a
-            pair (x, y), a `Corpus`, a dataset of PyTorch or Hugging Face, a folder or file, the name of a source, or a
-            table of settings `[data]`.
-        public: Public unlabelled data, as `data`, without labels. None: held out of the private data.
+        data: Labelled private data, split between the clients; a list has one entry for
+            each client. An entry is a pair (x, y), a `Corpus`, a dataset of PyTorch or
+            Hugging Face, a folder or file, the name of a source, or a table of settings
+            `[data]`.
+        public: Public unlabelled data, as `data`, without labels. None: held out of the
+            private data.
         test: Labelled test data. None: a fifth of the private data is held out.
-        model: The name of a network, a class of `nn.Module`, a function that makes one, or a list of several.
-        size: The size of images in pixels, for images that come from a folder or a dataset.
-        on_progress: Called with an event of `fedaux.core.progress` as work proceeds; None: a panel in a terminal or a
-            notebook, else nothing.
-        cache: The folder for extractors and features; by default `$FEDAUX_CACHE`, else `~/.cache/fedaux`.
-        callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines are always written.
-        until: Stop after this round as if interrupted; the same call with a later round continues.
-        settings: Any key of a configuration: `rounds=5`, `local={"lr": 0.1}`; a key that only one section has may be
-            given without the section: `clients=20`, `alpha=0.1`, `epsilon=1.0`.
+        model: The name of a network, a class of `nn.Module`, a function that makes one,
+            or a list of several.
+        size: The size of images in pixels, for images that come from a folder or a
+            dataset.
+        on_progress: Called with an event of `fedaux.core.progress` as work proceeds;
+            None: a panel in a terminal or a notebook, else nothing.
+        cache: The folder for extractors and features; by default `$FEDAUX_CACHE`, else
+            `~/.cache/fedaux`.
+        callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines
+            are always written.
+        until: Stop after this round as if interrupted; the same call with a later round
+            continues.
+        settings: Any key of a configuration: `rounds=5`, `local={"lr": 0.1}`; a key
+            that only one section has may be given without the section: `clients=20`,
+            `alpha=0.1`, `epsilon=1.0`.
 
     Returns:
         The finished run, with its accuracy, history, model and privacy statement.
     """
-    config = make_config(method, data=data, public=public, test=test, model=model, size=size, **settings)
+    config = make_config(
+        method, data=data, public=public, test=test, model=model, size=size, **settings
+    )
     name = re.sub(r"[^A-Za-z0-9_+]", "-", config.method.removeprefix(here.PREFIX))
-    folder = numbered_folder(Path("runs") / name, config) if folder is None else Path(folder)
-    with progress_panel(on_progress) as on_progress, report_to(on_progress), RunLock(folder) as lock:
+    folder = (
+        numbered_folder(Path("runs") / name, config) if folder is None else Path(folder)
+    )
+    with (
+        progress_panel(on_progress) as on_progress,
+        report_to(on_progress),
+        RunLock(folder) as lock,
+    ):
         state = stored_state(config, folder)
         server = make_server(config, on_progress, cache, state)
         for spec in config.prototypes:
-            if spec.name in here.vouched:  # a caller who passes a class vouches for it, in this process
+            # a caller who passes a class vouches for it, in this process
+            if spec.name in here.vouched:
                 declare_modules(server.networks.whole[spec.label])
-        federation = in_process(config, folder, server.cache, bound_function(server.scorer))
+        federation = in_process(
+            config, folder, server.cache, bound_function(server.scorer)
+        )
         return run_in_folder(folder, server, federation, state, callbacks, until, lock)
 
 
 @contextmanager
 def progress_panel(on_progress: OnProgress | None) -> Iterator[OnProgress]:
     """Yield `on_progress`, or if it is None a panel in a terminal or notebook."""
-    if on_progress is not None or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+    if on_progress is not None or not (
+        sys.stderr.isatty() or "ipykernel" in sys.modules
+    ):
         yield on_progress or no_progress
         return
     console = Console(stderr=True)
@@ -116,7 +147,9 @@ def progress_panel(on_progress: OnProgress | None) -> Iterator[OnProgress]:
 
 
 def without_auto_head(config: Config) -> Config:
-    """Return the settings of a run over regions, in which no head is computed unless somebody asks for it."""
+    """Return the settings of a run over regions, in which no head is computed unless
+    somebody asks for it.
+    """
     return replace(config, head_init="random") if config.head_init == "auto" else config
 
 
@@ -129,28 +162,36 @@ def run_over_regions(
     cache: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Run as `run` does, with the clients of several regional servers (`runs/region_app.py`), which share `folder`.
+    """Run as `run` does, with the clients of several regional servers
+    (`runs/region_app.py`), which share `folder`.
 
-    It waits for all regions, and its result is bit-identical to that of one server that asks all clients itself.
-    status.json in the folder shows its progress and the last answer of each region.
+    It waits for all regions, and its result is bit-identical to that of one server that
+    asks all clients itself. status.json in the folder shows its progress and the last
+    answer of each region.
     """
     config = without_auto_head(config)
     if config.teachers.standing or config.analytic_head is not None:
         raise RegionError(
-            "regional servers hand on releases and sums of models only: leave --regions out, or teachers.standing, "
-            "head_init and methods that compute a head"
+            "regional servers hand on releases and sums of models only: leave "
+            "--regions out, or teachers.standing, head_init and methods that compute a "
+            "head"
         )
     folder = Path(folder)
     names = [part.name for part in RegionSpec.all(regions)]
     with RunLock(folder) as lock:
         state = stored_state(config, folder)
-        with reporting(folder, config, names) as report, report_to(each_of(report, on_progress)):
+        with (
+            reporting(folder, config, names) as report,
+            report_to(each_of(report, on_progress)),
+        ):
             on_progress = each_of(report, on_progress)
             server = make_server(config, on_progress, cache, state)
             federation = Regions(folder, regions, on_progress=on_progress)
             where = f"which are started with out = {folder.absolute()}"
             on_progress(Notice(f"waiting for {regions} regional servers, {where}"))
-            result = run_in_folder(folder, server, federation, state, callbacks, lock=lock)
+            result = run_in_folder(
+                folder, server, federation, state, callbacks, lock=lock
+            )
             federation.end()
             return result
 
@@ -164,13 +205,19 @@ def run_in_folder(
     until: int | None = None,
     lock: RunLock | None = None,
 ) -> Result:
-    """Run the rounds over any federation, and save the state in `folder` after preparation and after every round.
+    """Run the rounds over any federation, and save the state in `folder` after
+    preparation and after every round.
 
     A round is saved before it is reported, and only by the process that holds the lock.
     """
     server = server.in_folder(folder)
     state = replace(state, assignment=server.site_labels) if state else None
-    config, writer, saved, finished = server.config, RunWriter(folder, state), state, state.round if state else 0
+    config, writer, saved, finished = (
+        server.config,
+        RunWriter(folder, state),
+        state,
+        state.round if state else 0,
+    )
     if not isinstance(federation, Regions):  # which reports for each region
         federation = ReportingFederation(federation, server.on_progress)
     if server.standing:  # a run that was killed may have left some that do not count
@@ -194,20 +241,32 @@ def run_in_folder(
 
     with calling([JsonLines(), *callbacks], config, folder, lambda: saved) as call:
         on_progress = each_of(call, server.on_progress)
-        on_progress(RunStarted(server.method.label, describe(config), state.history if state else (), config.rounds))
+        on_progress(
+            RunStarted(
+                server.method.label,
+                describe(config),
+                state.history if state else (),
+                config.rounds,
+            )
+        )
         return Result(run_rounds(server, federation, state, save, until), folder)
 
 
 def describe(config: Config) -> str:
     """Describe data, clients, networks and seed in one line."""
-    alpha = f", α = {config.data.alpha:g}" if config.data.partition == "dirichlet" else ""
+    alpha = (
+        f", α = {config.data.alpha:g}" if config.data.partition == "dirichlet" else ""
+    )
     clients = len(config.federation.sites) or config.data.clients
     networks = ", ".join(spec.label for spec in config.prototypes)
     return f"{config.data.source}: {clients} clients{alpha}, {networks}, seed {config.seed}"
 
 
-def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, Path]:
-    """Train the extractor of every prototype (P1), or find it in the cache, where a later `run` finds it too.
+def pretrain(
+    config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None
+) -> dict[str, Path]:
+    """Train the extractor of every prototype (P1), or find it in the cache, where a
+    later `run` finds it too.
 
     If it is interrupted, the next call continues after the last finished epoch.
 
@@ -216,19 +275,24 @@ def pretrain(config: Config, *, on_progress: OnProgress = no_progress, cache: Pa
         on_progress: Called with events of `fedaux.core.progress`, as in `run`.
         cache: The folder for extractors, as in `run`.
 
-    Returns:
-        For each prototype's label the safetensors file of its extractor, which has a JSON card beside it.
+    Returns: For each prototype's label the safetensors file of its extractor, which has
+        a JSON card beside it.
     """
     with report_to(on_progress):
         server = make_server(config, on_progress, cache)
-        return {spec.label: pretrain_extractor(server, spec) for spec in config.prototypes}
+        return {
+            spec.label: pretrain_extractor(server, spec) for spec in config.prototypes
+        }
 
 
-def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None) -> dict[str, float]:
-    """Measure a linear classifier on the features of each extractor, of a random one, and on the raw records.
+def probe(
+    config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None
+) -> dict[str, float]:
+    """Measure a linear classifier on the features of each extractor, of a random one,
+    and on the raw records.
 
-    It is fitted to all private records and their labels, which no party of a real federation has: it serves studies,
-    after the fact, and nothing is chosen by it.
+    It is fitted to all private records and their labels, which no party of a real
+    federation has: it serves studies, after the fact, and nothing is chosen by it.
     """
     data, server = open_data(config), make_server(config, on_progress, cache)
     found = {}
@@ -238,16 +302,27 @@ def probe(config: Config, *, on_progress: OnProgress = no_progress, cache: Path 
             if kind == "pre-trained":
                 pretrain_extractor(server, spec)
             report = partial(server.report_features, spec.label)
-            features = FeatureCache(cache or cache_folder(), private=True, on_progress=report)
+            features = FeatureCache(
+                cache or cache_folder(), private=True, on_progress=report
+            )
             h0 = H0(spec, model.features, flatten_state(model.features), features)
-            found[f"{spec.label}, {kind}"] = linear_probe(h0.features(data.private), h0.features(data.test))
+            found[f"{spec.label}, {kind}"] = linear_probe(
+                h0.features(data.private), h0.features(data.test)
+            )
     if not is_text(data.test.x):
         found["the records themselves"] = linear_probe(data.private, data.test)
     return found
 
 
-def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache: Path | None = None) -> Planner:
-    """Make a planner, which estimates from public features how much of the teacher weighting survives the noise.
+def planner(
+    path: Path | None,
+    clients: int,
+    delta: float,
+    adjacency: str,
+    cache: Path | None = None,
+) -> Planner:
+    """Make a planner, which estimates from public features how much of the teacher
+    weighting survives the noise.
 
     Args:
         path: The config whose public features to use; None: those of the demo's digits.
@@ -256,18 +331,25 @@ def planner(path: Path | None, clients: int, delta: float, adjacency: str, cache
         adjacency: What makes data sets neighbours: replace-one or add-remove.
         cache: The folder for extractors and features, as in `run`.
 
-    Returns:
-        The planner; its methods relate ε, records per client and the benefit that is kept.
+    Returns: The planner; its methods relate ε, records per client and the benefit that
+        is kept.
     """
     config = (
         Config.load(path, ["method=fedaux", "method_options={}"])
         if path
         else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
     )
-    changes: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "declared_records": 1}
+    changes: dict[str, Any] = {
+        "delta": delta,
+        "adjacency": adjacency,
+        "declared_records": 1,
+    }
     privacy = replace(config.privacy, **changes)
     if "embedding" not in privacy.scorer:
-        raise ValueError(f"a plan needs the scorer class-embedding or mean-embedding, not {privacy.scorer}")
+        raise ValueError(
+            "a plan needs the scorer class-embedding or mean-embedding, not "
+            f"{privacy.scorer}"
+        )
     server = make_server(config, cache=cache)
     server.restore(initial_state(server))
     negatives = server.public.negatives(config.prototypes[0].label).gather()
@@ -281,7 +363,8 @@ def resume(
     cache: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Continue an interrupted run; the result is bit-identical to that of an uninterrupted one.
+    """Continue an interrupted run; the result is bit-identical to that of an
+    uninterrupted one.
 
     The settings are those stored in the folder. A finished run is only read.
 
@@ -294,20 +377,43 @@ def resume(
     Returns:
         The finished run.
     """
-    return run(RunState.load(Path(folder)).config, folder, on_progress=on_progress, cache=cache, callbacks=callbacks)
+    return run(
+        RunState.load(Path(folder)).config,
+        folder,
+        on_progress=on_progress,
+        cache=cache,
+        callbacks=callbacks,
+    )
 
 
-def in_process(config: Config, folder: Path, cache: Path | None = None, bounds: Bounds | None = None) -> GridFederation:
+def in_process(
+    config: Config,
+    folder: Path,
+    cache: Path | None = None,
+    bounds: Bounds | None = None,
+) -> GridFederation:
     """Return the federation of clients simulated in this process.
 
-    Each client keeps its releases below `folder`, as a site would on its own disk. With a `cache`, features of their
-    data are kept there, for the next run of the same split.
+    Each client keeps its releases below `folder`, as a site would on its own disk. With
+    a `cache`, features of their data are kept there, for the next run of the same
+    split.
     """
-    settings = {"config": json.dumps(config.to_dict()), "vault": str(folder / "clients"), **SIMULATED}
+    settings = {
+        "config": json.dumps(config.to_dict()),
+        "vault": str(folder / "clients"),
+        **SIMULATED,
+    }
     if cache is not None:
         settings["features"] = str(cache)
     names, policy = client_names(config), config.federation
     grid = InProcessGrid(app, len(names), settings)
     nodes = dict(zip(names, grid.get_node_ids(), strict=True))
     kind = StackedFederation if can_batch_heads(config) else GridFederation
-    return kind(grid, nodes, policy.timeout, policy.max_records, bounds=bounds, retries=policy.retries)
+    return kind(
+        grid,
+        nodes,
+        policy.timeout,
+        policy.max_records,
+        bounds=bounds,
+        retries=policy.retries,
+    )

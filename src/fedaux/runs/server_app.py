@@ -1,4 +1,5 @@
-"""The server of a Flower run: the very loop of `fedaux run`, over whatever grid Flower gives, simulated or real.
+"""The server of a Flower run: the very loop of `fedaux run`, over whatever grid Flower
+gives, simulated or real.
 
     flwr run . --run-config 'config="/path/fedaux.toml" out="/path/run"'
 
@@ -21,7 +22,9 @@ from fedaux.runs.runner import run_in_folder
 from fedaux.server.run_lock import RunLock
 from fedaux.server.server import make_server
 
-ACCOUNTS = "accounts.json"  # beside the folders of a deployment's runs: how much its sites have said that they spent
+# beside the folders of a deployment's runs: how much its sites have said that they
+# spent
+ACCOUNTS = "accounts.json"
 
 
 def main(config: Config, folder: Path, connect: Connect) -> None:
@@ -30,7 +33,8 @@ def main(config: Config, folder: Path, connect: Connect) -> None:
         with report_to(on_progress):
             state = stored_state(config, folder)
             server = make_server(config, on_progress, state=state)
-            if config.federation.registered_only:  # names that mean the same sites in every run
+            # names that mean the same sites in every run
+            if config.federation.registered_only:
                 server = server.with_accounts(accounts_file(folder))
             result = run_in_folder(folder, server, connect(server), state, lock=lock)
         for path in write_models(result.state, folder / "model"):
@@ -42,7 +46,9 @@ def main(config: Config, folder: Path, connect: Connect) -> None:
 
 
 def accounts_file(folder: Path) -> Path:
-    """Return the file in which all runs of a deployment remember the sites' accounts, given the folder of one run."""
+    """Return the file in which all runs of a deployment remember the sites' accounts,
+    given the folder of one run.
+    """
     return folder.parent / ACCOUNTS
 
 

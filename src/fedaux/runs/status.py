@@ -1,4 +1,5 @@
-"""What a server's run is doing now, in one small file of its folder, for monitoring from outside.
+"""What a server's run is doing now, in one small file of its folder, for monitoring
+from outside.
 
 All times are seconds since 1970; 0 is never.
 """
@@ -42,7 +43,8 @@ def outcome_of(error: BaseException | None) -> tuple[Outcome, str]:
     """How a run has ended that this error left, or none; and the error in words."""
     if error is None:
         return "finished", ""
-    if not isinstance(error, Exception):  # of SystemExit and KeyboardInterrupt no text is for people
+    # of SystemExit and KeyboardInterrupt no text is for people
+    if not isinstance(error, Exception):
         return "stopped", "it was told to stop"
     return "failed", str(error) or type(error).__name__
 
@@ -66,7 +68,9 @@ class SiteRecord:
 
 @dataclass
 class RunStatus:
-    """Changed by every event. `budget` is what the server's own settings allow a site; a site's own alone count."""
+    """Changed by every event. `budget` is what the server's own settings allow a site;
+    a site's own alone count.
+    """
 
     run: str = ""
     method: str = ""
@@ -91,8 +95,16 @@ class RunStatus:
     sites: dict[str, SiteRecord] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, config: Config, before: RunStatus | None, now: float, sites: Sequence[str] = ()) -> RunStatus:
-        """Return the status of a run that begins; if `before` is of the same run, its counts continue."""
+    def start(
+        cls,
+        config: Config,
+        before: RunStatus | None,
+        now: float,
+        sites: Sequence[str] = (),
+    ) -> RunStatus:
+        """Return the status of a run that begins; if `before` is of the same run, its
+        counts continue.
+        """
         known = before if before is not None and before.run == config.run_id else cls()
         names = sites or config.federation.sites or known.sites
         spends = config.releases or config.privacy.private_training
@@ -112,14 +124,18 @@ class RunStatus:
             last_seconds=known.last_seconds,
             bytes_sent=known.bytes_sent,
             bytes_received=known.bytes_received,
-            sites={name: replace(known.sites.get(name, SiteRecord()), asked_for="") for name in names},
+            sites={
+                name: replace(known.sites.get(name, SiteRecord()), asked_for="")
+                for name in names
+            },
         )
 
     @property
     def stuck_after(self) -> float:
         """Seconds without a sign of progress after which the run counts as stuck.
 
-        Before the first round has finished, the duration of its parts is unknown; `federation.timeout` ends it anyway.
+        Before the first round has finished, the duration of its parts is unknown;
+        `federation.timeout` ends it anyway.
         """
         if self.finished_rounds == self.rounds_before:
             return self.timeout
@@ -127,7 +143,10 @@ class RunStatus:
 
     def update(self, event: ProgressEvent, now: float) -> None:
         """Any event is a sign of progress; some begin another phase of the run."""
-        self.longest_wait, self.last_progress = max(self.longest_wait, now - self.last_progress), now
+        self.longest_wait, self.last_progress = (
+            max(self.longest_wait, now - self.last_progress),
+            now,
+        )
         if isinstance(event, SitesConnected):
             for client, versions in event.versions.items():
                 self._site(client).versions = versions
@@ -146,7 +165,10 @@ class RunStatus:
             case ReplyReceived():
                 self._receive(event, now)
             case RoundFinished():
-                self.finished_rounds, self.last_seconds = event.result.round, dict(event.result.seconds)
+                self.finished_rounds, self.last_seconds = (
+                    event.result.round,
+                    dict(event.result.seconds),
+                )
                 for part, seconds in event.result.seconds.items():
                     self.seconds[part] = self.seconds.get(part, 0.0) + seconds
                 for site in self.sites.values():
@@ -162,7 +184,11 @@ class RunStatus:
         site.asked_for, self.bytes_received = "", self.bytes_received + event.bytes
         if failure is not None:
             site.failures[failure.kind] = site.failures.get(failure.kind, 0) + 1
-            site.last_error, site.last_error_at, site.last_error_kind = printable(failure.reason), now, failure.kind
+            site.last_error, site.last_error_at, site.last_error_kind = (
+                printable(failure.reason),
+                now,
+                failure.kind,
+            )
             return
         site.last_reply, site.last_error_kind, site.replies = now, "", site.replies + 1
         if event.account is not None:
@@ -179,10 +205,15 @@ class RunStatus:
 
     @classmethod
     def load(cls, folder: Path) -> RunStatus | None:
-        """Read the status from a run's folder; None if there is none, or it cannot be read."""
+        """Read the status from a run's folder; None if there is none, or it cannot be
+        read.
+        """
         try:
             table = json.loads((folder / FILE).read_bytes())
-            sites = {name: SiteRecord(**_known(SiteRecord, site)) for name, site in table["sites"].items()}
+            sites = {
+                name: SiteRecord(**_known(SiteRecord, site))
+                for name, site in table["sites"].items()
+            }
             return cls(**{**_known(cls, table), "sites": sites})
         except (OSError, ValueError, TypeError, AttributeError, KeyError):
             return None
@@ -203,18 +234,19 @@ def is_alive(folder: Path, now: float) -> bool:
 
 @contextmanager
 def status_file(
-    folder: Path, config: Config, sites: Sequence[str] = (), clock: Callable[[], float] = time.time
+    folder: Path,
+    config: Config,
+    sites: Sequence[str] = (),
+    clock: Callable[[], float] = time.time,
 ) -> Iterator[OnProgress]:
-    """Keeps the file up to date with the events of a run; how the block inside ends is how the run has ended.
+    """Keeps the file up to date with the events of a run; how the block inside ends is
+    how the run has ended.
 
-    A thread of its own writes: a disk that is slow holds nothing up, and events may come by the hundred. A full disk
-    ends the run where it matters, not here.
+    A thread of its own writes: a disk that is slow holds nothing up, and events may
+    come by the hundred. A full disk ends the run where it matters, not here.
 
-    Args:
-        folder: Of the run.
-        config: Of the run.
-        sites: Whom it is about: clients of one region, or regions. Without any, all clients.
-        clock: Tells the time.
+    Args: folder: Of the run. config: Of the run. sites: Whom it is about: clients of
+        one region, or regions. Without any, all clients. clock: Tells the time.
 
     Yields:
         The listener.

@@ -1,4 +1,6 @@
-"""P2: the `Scorer` protocol: private summaries of client data, and from them log-odds of public examples."""
+"""P2: the `Scorer` protocol: private summaries of client data, and from them log-odds
+of public examples.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ Labels = NDArray[np.int64]
 Vector = NDArray[np.float64]
 Shares = Vector
 Transform = Callable[[Features], Features]  # (B, k) → (B, m)
-LogOdds = Callable[[Features], Vector]  # rows after `Fitted.transform`, (B, m) → log D_i(x)/D⁻(x), (B,)
+# rows after `Fitted.transform`, (B, m) → log D_i(x)/D⁻(x), (B,)
+LogOdds = Callable[[Features], Vector]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,21 +43,27 @@ class Reference:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The log-odds of every client, as functions of the rows `transform(φ(x))`, (B, k) → (B, m)."""
+    """The log-odds of every client, as functions of the rows `transform(φ(x))`, (B, k)
+    → (B, m).
+    """
 
     log_odds: Mapping[str, LogOdds]  # by client, a function of such rows
     transform: Transform | None = None  # the same for all clients; None: φ(x) itself
-    mixtures: Mapping[str, Vector] | None = None  # of clients whose odds are Σ_c a_c e^{row_c}: their a ≥ 0, (m,)
+    # of clients whose odds are Σ_c a_c e^{row_c}: their a ≥ 0, (m,)
+    mixtures: Mapping[str, Vector] | None = None
 
 
-Fit = tuple[Arrays, dict[str, Arrays]]  # what all clients of a cohort share, and what is each client's own
+# what all clients of a cohort share, and what is each client's own
+Fit = tuple[Arrays, dict[str, Arrays]]
 
 
 class Scorer(Protocol):
-    """The interface of a scorer, which estimates how much a public example resembles a client's data.
+    """The interface of a scorer, which estimates how much a public example resembles a
+    client's data.
 
-    `publish` and `fit` run on the server and see only public data and releases; `summarise` runs on the client. A
-    scorer that can bound the norm of an honest summary also has a method `bound`, see `bound_function`.
+    `publish` and `fit` run on the server and see only public data and releases;
+    `summarise` runs on the client. A scorer that can bound the norm of an honest
+    summary also has a method `bound`, see `bound_function`.
     """
 
     @property
@@ -95,29 +104,39 @@ class Scorer(Protocol):
         ...
 
     def summarise(
-        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+        self,
+        public: Arrays,
+        features: Features,
+        labels: Labels,
+        adjacency: str,
+        size: int,
+        shares: Shares,
     ) -> Summary:
-        """Summarise a client's records as the integers to release, with their sensitivity to one privacy unit.
+        """Summarise a client's records as the integers to release, with their
+        sensitivity to one privacy unit.
 
-        The privacy unit is a record or a person (`privacy/units.py`). What a record adds must be a function of its own
-        row, bit for bit: use `project`, `clip_rows`, `unit_rows` and `quantize`, not matrix products over rows
+        The privacy unit is a record or a person (`privacy/units.py`). What a record
+        adds must be a function of its own row, bit for bit: use `project`, `clip_rows`,
+        `unit_rows` and `quantize`, not matrix products over rows
         (`privacy/per_record.py` says why).
 
-        Args:
-            public: The arrays of `publish`.
-            features: Features of the client's records, (|D_i|, H).
-            labels: Their labels, (|D_i|,).
-            adjacency: What makes data sets neighbours: replace-one or add-remove.
-            size: The public number of units: counted under replace-one; under add-remove a declared constant, the same
+        Args: public: The arrays of `publish`. features: Features of the client's
+            records, (|D_i|, H). labels: Their labels, (|D_i|,). adjacency: What makes
+            data sets neighbours: replace-one or add-remove. size: The public number of
+            units: counted under replace-one; under add-remove a declared constant, the
+            same
                 for neighbours. Never divide by the number of rows instead.
-            shares: Each record's weight within its unit: at most 1 in total over a unit, 1 if a unit is a record.
+            shares: Each record's weight within its unit: at most 1 in total over a
+                unit, 1 if a unit is a record.
 
         Returns:
             The summary, to which noise is added before it is sent.
         """
         ...
 
-    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
+    def fit(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Fitted:
         """Compute each client's log-odds on any embedded row.
 
         Args:
@@ -133,26 +152,35 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class PortableScorer(Scorer, Protocol):
-    """A scorer whose fit can be sent as arrays, so that clients can compute their own weights."""
+    """A scorer whose fit can be sent as arrays, so that clients can compute their own
+    weights.
+    """
 
-    def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit: ...
+    def fit_arrays(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Fit: ...
 
     def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
         """Rebuild the fit of the clients whose own arrays are given."""
         ...
 
-    def fit(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fitted:
+    def fit(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Fitted:
         return self.from_arrays(*self.fit_arrays(public, reference, releases))
 
 
 def bound_function(scorer: Scorer) -> Bounds | None:
-    """Return the scorer's `bound(public, adjacency, size)`, or None: the norm of its releases is then not checked."""
+    """Return the scorer's `bound(public, adjacency, size)`, or None: the norm of its
+    releases is then not checked.
+    """
     function: Bounds | None = getattr(scorer, "bound", None)
     return function
 
 
 def check_shapes(public: Arrays, **expected: tuple[int, ...]) -> None:
-    """Refuse public arrays of another shape: broadcasting them could let one record change another's row.
+    """Refuse public arrays of another shape: broadcasting them could let one record
+    change another's row.
 
     Args:
         public: The arrays that the server sent.
@@ -160,4 +188,6 @@ def check_shapes(public: Arrays, **expected: tuple[int, ...]) -> None:
     """
     for name, shape in expected.items():
         if public[name].shape != shape:
-            raise OrderError(f"the public array {name!r} has shape {public[name].shape}, not {shape}")
+            raise OrderError(
+                f"the public array {name!r} has shape {public[name].shape}, not {shape}"
+            )

@@ -1,4 +1,5 @@
-"""Classes of which releases say nothing: their noisy counts of records are what noise alone would explain.
+"""Classes of which releases say nothing: their noisy counts of records are what noise
+alone would explain.
 
 It is post-processing of releases, and costs no further privacy.
 """
@@ -15,11 +16,13 @@ DEVIATIONS = 3.0  # of its noise that a count must reach
 
 
 def unknown_classes(released: Sequence[ClassValues]) -> list[tuple[int, float, float]]:
-    """Return (class, noisy count of its records, standard deviation of that count) of each class that is not known.
+    """Return (class, noisy count of its records, standard deviation of that count) of
+    each class that is not known.
 
-    A class is known if its count over all releases is at least `DEVIATIONS` deviations of their noise, or if that of
-    one release is: of n releases the largest noise is larger, so the limit for a single one is that which the largest
-    of n exceeds as rarely.
+    A class is known if its count over all releases is at least `DEVIATIONS` deviations
+    of their noise, or if that of one release is: of n releases the largest noise is
+    larger, so the limit for a single one is that which the largest of n exceeds as
+    rarely.
     """
     from scipy.stats import norm
 
@@ -27,6 +30,11 @@ def unknown_classes(released: Sequence[ClassValues]) -> list[tuple[int, float, f
     noise = np.array([max(one.count_noise, 1e-9) for one in released])
     total, deviation = counts.sum(axis=0), float(np.sqrt(np.square(noise).sum()))
     single = float(norm.isf(norm.sf(DEVIATIONS) / len(released)))
-    known = (total >= DEVIATIONS * deviation) | ((counts / noise[:, None]).max(axis=0) >= single)
-    known &= total >= 0.5  # where there is hardly any noise, a class without records is still unknown
-    return [(int(label), float(total[label]), deviation) for label in np.flatnonzero(~known)]
+    known = (total >= DEVIATIONS * deviation) | (
+        (counts / noise[:, None]).max(axis=0) >= single
+    )
+    # where there is hardly any noise, a class without records is still unknown
+    known &= total >= 0.5
+    return [
+        (int(label), float(total[label]), deviation) for label in np.flatnonzero(~known)
+    ]

@@ -1,11 +1,15 @@
-"""Scorers on φ, a record's features, centred and half-whitened by a public map, as a direction.
+"""Scorers on φ, a record's features, centred and half-whitened by a public map, as a
+direction.
 
-The map comes from features of D⁻ alone. Each record's φ has norm at most 1, so exchanging one record moves a sum of φ
-by at most 2, whatever the record is; that is the whole proof. A client releases one noisy mean of φ (mean embedding),
-or noisy sums and counts per class (class embedding, the default); what the server makes of them, densities, weights
-and a head in closed form, is post-processing and costs no further privacy.
+The map comes from features of D⁻ alone. Each record's φ has norm at most 1, so
+exchanging one record moves a sum of φ by at most 2, whatever the record is; that is the
+whole proof. A client releases one noisy mean of φ (mean embedding), or noisy sums and
+counts per class (class embedding, the default); what the server makes of them,
+densities, weights and a head in closed form, is post-processing and costs no further
+privacy.
 
-SciPy's slow subpackages are imported where they are used: a real client starts a new process for every message.
+SciPy's slow subpackages are imported where they are used: a real client starts a new
+process for every message.
 """
 
 from __future__ import annotations
@@ -22,7 +26,15 @@ from scipy.special import logsumexp
 
 from fedaux.core.arrays import Arrays
 from fedaux.messages import Release
-from fedaux.privacy.mechanism import GRID, UNIT_SENSITIVITY, Bound, Summary, max_norm, quantize, unit_rows
+from fedaux.privacy.mechanism import (
+    GRID,
+    UNIT_SENSITIVITY,
+    Bound,
+    Summary,
+    max_norm,
+    quantize,
+    unit_rows,
+)
 from fedaux.privacy.per_record import project
 from fedaux.scoring.base import (
     Features,
@@ -39,42 +51,64 @@ from fedaux.scoring.base import (
 )
 
 _BLOCK = 2**13  # rows of D⁻ at a time: never all of them in double precision
-BETWEEN_GROUPS = 0.5  # β, the share of public variance that is taken to lie between clients, or between classes
-SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}  # in units of GRID; proven in `class_sums`
-Head = tuple[NDArray[np.float32], NDArray[np.float32]]  # (weights (C, H), biases (C,)) on h0's own features
-COUNT_THRESHOLD = 2.0  # counts below this many standard deviations of their noise count as 0
+# β, the share of public variance that is taken to lie between clients, or between
+# classes
+BETWEEN_GROUPS = 0.5
+# in units of GRID; proven in `class_sums`
+SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}
+# (weights (C, H), biases (C,)) on h0's own features
+Head = tuple[NDArray[np.float32], NDArray[np.float32]]
+# counts below this many standard deviations of their noise count as 0
+COUNT_THRESHOLD = 2.0
 
 
-Spectrum = tuple[Vector, Vector, Vector]  # mean; variances, the largest first; directions, in columns
+# mean; variances, the largest first; directions, in columns
+Spectrum = tuple[Vector, Vector, Vector]
 
 
 def spectrum(negatives: Features) -> Spectrum:
     """Decompose the covariance of public features, once for maps of any dimension."""
     mean = negatives.mean(axis=0, dtype=np.float64)
-    covariance = sum((negatives[rows] - mean).T @ (negatives[rows] - mean) for rows in _slices(negatives))
+    covariance = sum(
+        (negatives[rows] - mean).T @ (negatives[rows] - mean)
+        for rows in _slices(negatives)
+    )
     covariance = np.asarray(covariance) / len(negatives)
     if not np.isfinite(covariance).all():
-        raise ValueError("the features of the auxiliary data are not finite; look for NaN and inf in it")
+        raise ValueError(
+            "the features of the auxiliary data are not finite; look for NaN and inf "
+            "in it"
+        )
     variances, directions = np.linalg.eigh(covariance)
     order = np.argsort(variances)[::-1]
     return mean, variances[order], directions[:, order]
 
 
-def public_map(negatives: Features, embedding_dim: int, known: Spectrum | None = None) -> tuple[Vector, Vector]:
-    """(μ, B) such that (h − μ) B is the half-whitened PCA of h, scaled so that rows of D⁻ have norm 1 in the median.
+def public_map(
+    negatives: Features, embedding_dim: int, known: Spectrum | None = None
+) -> tuple[Vector, Vector]:
+    """(μ, B) such that (h − μ) B is the half-whitened PCA of h, scaled so that rows of
+    D⁻ have norm 1 in the median.
 
-    Half-whitening divides a direction of variance v by v^¼: it amplifies directions of low variance, in which classes
-    differ, without amplifying the noise of the lowest as much. `known` is the negatives' `spectrum`, if it is known.
+    Half-whitening divides a direction of variance v by v^¼: it amplifies directions of
+    low variance, in which classes differ, without amplifying the noise of the lowest as
+    much. `known` is the negatives' `spectrum`, if it is known.
     """
     mean, variances, directions = known or spectrum(negatives)
     keep = np.arange(min(embedding_dim, len(negatives) - 1, len(variances)))
     keep = keep[variances[keep] > 1e-9 * variances.max(initial=1e-30)]
     if keep.size == 0:
         raise ValueError(
-            "all features of the negatives are equal: there is nothing to score with; check the auxiliary data"
+            "all features of the negatives are equal: there is nothing to score with; "
+            "check the auxiliary data"
         )
     basis = directions[:, keep] * variances[keep] ** -0.25
-    norms = np.concatenate([np.linalg.norm((negatives[rows] - mean) @ basis, axis=1) for rows in _slices(negatives)])
+    norms = np.concatenate(
+        [
+            np.linalg.norm((negatives[rows] - mean) @ basis, axis=1)
+            for rows in _slices(negatives)
+        ]
+    )
     return mean, basis / np.median(norms)
 
 
@@ -85,17 +119,26 @@ def _slices(rows: Features) -> list[slice]:
 def embed(public: Arrays, features: Features) -> Vector:
     """φ(x) = u/‖u‖ with u = (h0(x) − μ) B: fast, for public rows."""
     _check(public, features)
-    return unit_rows((np.asarray(features, np.float64) - public["mean"]) @ public["basis"].astype(np.float64))
+    return unit_rows(
+        (np.asarray(features, np.float64) - public["mean"])
+        @ public["basis"].astype(np.float64)
+    )
 
 
 def embed_per_record(public: Arrays, features: Features) -> Vector:
-    """Compute `embed` for private rows: each φ(x) is, to the bit, a function of its own row."""
+    """Compute `embed` for private rows: each φ(x) is, to the bit, a function of its own
+    row.
+    """
     _check(public, features)
     return unit_rows(project(features, public["mean"], public["basis"]))
 
 
 def _check(public: Arrays, features: Features) -> None:
-    check_shapes(public, mean=(features.shape[1],), basis=(features.shape[1], public["basis"].shape[1]))
+    check_shapes(
+        public,
+        mean=(features.shape[1],),
+        basis=(features.shape[1], public["basis"].shape[1]),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,27 +158,39 @@ class Gaussian:
         return np.atleast_1d(self._frozen.logpdf(rows))
 
 
-def predictive(mean: Vector, public: Gaussian, sigma: float, records: float) -> Gaussian:
-    """The density of new rows from a group whose mean is known only through a noisy release.
+def predictive(
+    mean: Vector, public: Gaussian, sigma: float, records: float
+) -> Gaussian:
+    """The density of new rows from a group whose mean is known only through a noisy
+    release.
 
-    Random effects: public rows vary by S, of which B = βS lies between groups and W = S − B within one. So the true
-    mean is m ~ N(μ, B), its rows are N(m, W), and the release is N(m, V) with V = σ²·1 + W/records. Given the release,
-    m has mean μ + K(m̃ − μ) and covariance K V with K = B (B + V)⁻¹, and a new row has covariance W + K V. Noise that
-    hides the signal gives K → 0: one density for every group.
+    Random effects: public rows vary by S, of which B = βS lies between groups and W = S
+    − B within one. So the true mean is m ~ N(μ, B), its rows are N(m, W), and the
+    release is N(m, V) with V = σ²·1 + W/records. Given the release, m has mean μ + K(m̃
+    − μ) and covariance K V with K = B (B + V)⁻¹, and a new row has covariance W + K V.
+    Noise that hides the signal gives K → 0: one density for every group.
     """
     within = (1 - BETWEEN_GROUPS) * public.covariance
-    shift, uncertainty = posterior(mean - public.mean, BETWEEN_GROUPS * public.covariance, within, sigma, records)
+    shift, uncertainty = posterior(
+        mean - public.mean, BETWEEN_GROUPS * public.covariance, within, sigma, records
+    )
     return Gaussian(public.mean + shift, within + uncertainty)
 
 
-def posterior(shift: Vector, between: Vector, within: Vector, sigma: float, records: float) -> tuple[Vector, Vector]:
-    """(mean, covariance) of m ~ N(0, B) given its noisy release, as in `predictive`: K·shift and K V."""
+def posterior(
+    shift: Vector, between: Vector, within: Vector, sigma: float, records: float
+) -> tuple[Vector, Vector]:
+    """(mean, covariance) of m ~ N(0, B) given its noisy release, as in `predictive`:
+    K·shift and K V.
+    """
     noise = sigma**2 * np.eye(len(between)) + within / records
     gain = np.linalg.solve(between + noise, between).T
     return gain @ shift, gain @ noise
 
 
-def posterior_mean(shift: Vector, between: Vector, within: Vector, sigma: float, records: float) -> Vector:
+def posterior_mean(
+    shift: Vector, between: Vector, within: Vector, sigma: float, records: float
+) -> Vector:
     """The mean of `posterior` alone, which is faster."""
     noise = sigma**2 * np.eye(len(between)) + within / records
     return np.asarray(between @ solve(between + noise, shift, assume_a="pos"))
@@ -165,22 +220,53 @@ class MeanEmbeddingScorer(EmbeddingScorer):
         return int(public["basis"].shape[1])
 
     def summarise(
-        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+        self,
+        public: Arrays,
+        features: Features,
+        labels: Labels,
+        adjacency: str,
+        size: int,
+        shares: Shares,
     ) -> Summary:
-        """Σ share·φ(x) over D_i in exact integers: a mean over units of the mean over each unit's records."""
+        """Σ share·φ(x) over D_i in exact integers: a mean over units of the mean over
+        each unit's records.
+        """
         values = quantize(embed_per_record(public, features), shares).sum(axis=0)
         bound = self.bound(public, adjacency, size)
         return Summary(values, bound.step, bound.sensitivity, adjacency, size)
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
-        """A record of share s adds a vector of norm at most ⌊s·GRID⌋, so a unit one of norm at most GRID."""
-        return Bound(float(GRID * size), 1.0 / (GRID * size), float(GRID * UNIT_SENSITIVITY[adjacency]))
+        """A record of share s adds a vector of norm at most ⌊s·GRID⌋, so a unit one of
+        norm at most GRID.
+        """
+        return Bound(
+            float(GRID * size),
+            1.0 / (GRID * size),
+            float(GRID * UNIT_SENSITIVITY[adjacency]),
+        )
 
-    def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit:
-        """Shared: the moments of D⁻. Own: the released mean, its noise, |D_i|, and log |D_i|/|D⁻|."""
+    def fit_arrays(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Fit:
+        """Shared: the moments of D⁻. Own: the released mean, its noise, |D_i|, and log
+        |D_i|/|D⁻|.
+        """
         shared = {"centre": reference.mean, "covariance": reference.covariance}
-        noise = {r.client: [r.scale * r.step, r.records, np.log(r.records / len(reference.rows))] for r in releases}
-        own = {r.client: {"mean": r.arrays["values"] * r.step, "noise": np.array(noise[r.client])} for r in releases}
+        noise = {
+            r.client: [
+                r.scale * r.step,
+                r.records,
+                np.log(r.records / len(reference.rows)),
+            ]
+            for r in releases
+        }
+        own = {
+            r.client: {
+                "mean": r.arrays["values"] * r.step,
+                "noise": np.array(noise[r.client]),
+            }
+            for r in releases
+        }
         return shared, own
 
     def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
@@ -190,24 +276,29 @@ class MeanEmbeddingScorer(EmbeddingScorer):
         def log_odds(mean: Vector, noise: Vector) -> LogOdds:
             sigma, records, offset = noise
             client = predictive(mean, public, sigma, records)
-            return lambda rows: client.log_density(rows) - public.log_density(rows) + offset
+            return lambda rows: (
+                client.log_density(rows) - public.log_density(rows) + offset
+            )
 
         return Fitted({client: log_odds(**arrays) for client, arrays in own.items()})
 
 
 @dataclass(frozen=True)
 class ClassEmbeddingScorer(EmbeddingScorer):
-    """The default: private sums of φ per class, pooled over the clients that share a class.
+    """The default: private sums of φ per class, pooled over the clients that share a
+    class.
 
-    A record has one class, so all sums and counts of a client cost what one sum costs. The density of a class is
-    estimated from all releases, and only the mixture of classes from a client's own: with n clients of a class, the
-    noise on its mean falls by √n. Labels are covered by the release as everything else is.
+    A record has one class, so all sums and counts of a client cost what one sum costs.
+    The density of a class is estimated from all releases, and only the mixture of
+    classes from a client's own: with n clients of a class, the noise on its mean falls
+    by √n. Labels are covered by the release as everything else is.
     """
 
     classes: int
     embedding_dim: int = 32
     name: str = "class-embedding"
-    additive: ClassVar[bool] = True  # the sum of clients' summaries is the summary of all their records
+    # the sum of clients' summaries is the summary of all their records
+    additive: ClassVar[bool] = True
 
     def counts(self, public: Arrays, values: Vector) -> Vector:
         """Return the records of each class, (C,), of a release in units."""
@@ -217,51 +308,98 @@ class ClassEmbeddingScorer(EmbeddingScorer):
         return self.classes * (int(public["basis"].shape[1]) + 1)
 
     def summarise(
-        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+        self,
+        public: Arrays,
+        features: Features,
+        labels: Labels,
+        adjacency: str,
+        size: int,
+        shares: Shares,
     ) -> Summary:
-        return class_sums(embed_per_record(public, features), labels, self.classes, adjacency, size, shares)
+        return class_sums(
+            embed_per_record(public, features),
+            labels,
+            self.classes,
+            adjacency,
+            size,
+            shares,
+        )
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         return sums_bound(adjacency, size)
 
     def pool(self, public: Arrays, releases: Sequence[Release]) -> Pooled:
-        """Estimate the classes from all releases, and each client's mixture of them from its own."""
-        return pool_classes([self.class_values(public, release) for release in releases])
+        """Estimate the classes from all releases, and each client's mixture of them
+        from its own.
+        """
+        return pool_classes(
+            [self.class_values(public, release) for release in releases]
+        )
 
     def class_values(self, public: Arrays, release: Release) -> ClassValues:
         """Return sums and counts of a release in units of records, with their noise."""
         return class_values(release, self.classes)
 
-    def head(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Head:
-        """Compute a head on h0's own features from releases alone, which costs no further privacy."""
+    def head(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Head:
+        """Compute a head on h0's own features from releases alone, which costs no
+        further privacy.
+        """
         return self.pool(public, releases).head(public, reference)
 
-    def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit:
-        """Shared: the pooled classes and the moments of D⁻. Own: class shares π_i, and log |D_i|/|D⁻|."""
+    def fit_arrays(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Fit:
+        """Shared: the pooled classes and the moments of D⁻. Own: class shares π_i, and
+        log |D_i|/|D⁻|.
+        """
         pooled, count = self.pool(public, releases), len(reference.rows)
-        shared = {"means": pooled.means, "sigma": pooled.sigma, "records": pooled.records}
+        shared = {
+            "means": pooled.means,
+            "sigma": pooled.sigma,
+            "records": pooled.records,
+        }
         shared |= {"centre": reference.mean, "covariance": reference.covariance}
         each = zip(releases, pooled.shares, strict=True)
-        return shared, {r.client: {"shares": shares, "offset": np.log([r.records / count])} for r, shares in each}
+        return shared, {
+            r.client: {"shares": shares, "offset": np.log([r.records / count])}
+            for r, shares in each
+        }
 
     def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
-        """log D_i(x)/D⁻(x) = log |D_i|/|D⁻| Σ_c π_ic p_c(x)/p(x), p_c predictive under the pooled noise, p of D⁻."""
+        """log D_i(x)/D⁻(x) = log |D_i|/|D⁻| Σ_c π_ic p_c(x)/p(x), p_c predictive under
+        the pooled noise, p of D⁻.
+        """
 
         def log_odds(shares: Vector, offset: Vector) -> LogOdds:
             present = shares > 0
-            return lambda ratios: logsumexp(ratios[:, present], axis=1, b=shares[present]) + offset
+            return lambda ratios: (
+                logsumexp(ratios[:, present], axis=1, b=shares[present]) + offset
+            )
 
         return Fitted(
-            {client: log_odds(arrays["shares"], arrays["offset"]) for client, arrays in own.items()},
+            {
+                client: log_odds(arrays["shares"], arrays["offset"])
+                for client, arrays in own.items()
+            },
             density_ratios(shared),
-            {client: arrays["shares"] * np.exp(arrays["offset"]) for client, arrays in own.items()},
+            {
+                client: arrays["shares"] * np.exp(arrays["offset"])
+                for client, arrays in own.items()
+            },
         )
 
 
 def density_ratios(shared: Arrays) -> Transform:
     """(B, k) → (B, C), log p_c(x)/p(x)."""
     public = Gaussian(shared["centre"], shared["covariance"])
-    pooled = Pooled(shared["means"], shared["sigma"], shared["records"], np.zeros((0, len(shared["means"]))))
+    pooled = Pooled(
+        shared["means"],
+        shared["sigma"],
+        shared["records"],
+        np.zeros((0, len(shared["means"]))),
+    )
     classes = pooled.densities(public)
 
     def transform(rows: Features) -> Vector:
@@ -271,15 +409,27 @@ def density_ratios(shared: Arrays) -> Transform:
     return transform
 
 
-def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, size: int, shares: Shares) -> Summary:
-    """(Σ of φ per class, count per class), flattened to classes·(k + 1) integers. embedded: rows of norm at most 1.
+def class_sums(
+    embedded: Vector,
+    labels: Labels,
+    classes: int,
+    adjacency: str,
+    size: int,
+    shares: Shares,
+) -> Summary:
+    """(Σ of φ per class, count per class), flattened to classes·(k + 1) integers.
+    embedded: rows of norm at most 1.
 
-    One record of share s adds u of norm ≤ t = ⌊s·GRID⌋ to the sum of its class and t to its count. So a unit adds to
-    class c a sum of norm ≤ a_c·GRID and a count a_c·GRID, with Σ a_c ≤ 1: all together a vector of norm
-    ≤ √(Σ 2a_c²)·GRID ≤ √2·GRID. Exchanged for a unit with b_c, the squared distance is at most
-    Σ (a_c + b_c)² + (a_c − b_c)² = 2 Σ a_c² + b_c² ≤ 4. A label outside the classes adds nothing.
+    One record of share s adds u of norm ≤ t = ⌊s·GRID⌋ to the sum of its class and t to
+    its count. So a unit adds to class c a sum of norm ≤ a_c·GRID and a count a_c·GRID,
+    with Σ a_c ≤ 1: all together a vector of norm ≤ √(Σ 2a_c²)·GRID ≤ √2·GRID. Exchanged
+    for a unit with b_c, the squared distance is at most Σ (a_c + b_c)² + (a_c − b_c)² =
+    2 Σ a_c² + b_c² ≤ 4. A label outside the classes adds nothing.
     """
-    labels, counts = np.asarray(labels), np.broadcast_to(max_norm(shares), len(embedded))
+    labels, counts = (
+        np.asarray(labels),
+        np.broadcast_to(max_norm(shares), len(embedded)),
+    )
     steps, known = quantize(embedded, shares), (labels >= 0) & (labels < classes)
     values = np.zeros((classes, steps.shape[1] + 1), np.int64)
     np.add.at(values[:, :-1], labels[known], steps[known])
@@ -289,8 +439,14 @@ def class_sums(embedded: Vector, labels: Labels, classes: int, adjacency: str, s
 
 
 def sums_bound(adjacency: str, size: int) -> Bound:
-    """The norm is largest where all units are alike: each then adds the same vector of norm √2·GRID."""
-    return Bound(np.sqrt(2.0) * GRID * size, 1.0 / GRID, float(np.ceil(GRID * SENSITIVITY[adjacency])))
+    """The norm is largest where all units are alike: each then adds the same vector of
+    norm √2·GRID.
+    """
+    return Bound(
+        np.sqrt(2.0) * GRID * size,
+        1.0 / GRID,
+        float(np.ceil(GRID * SENSITIVITY[adjacency])),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,28 +461,41 @@ class Pooled:
     def densities(self, public: Gaussian) -> list[Gaussian]:
         """The density of each class (`predictive`), given the noise on its mean."""
         columns = zip(self.means, self.sigma, self.records, strict=True)
-        return [predictive(mean, public, sigma, records) for mean, sigma, records in columns]
+        return [
+            predictive(mean, public, sigma, records) for mean, sigma, records in columns
+        ]
 
     def head(self, public: Arrays, reference: Reference) -> Head:
-        """(weights (C, H), biases (C,)) of a head on h0's own features, by discriminant analysis of the class means.
+        """(weights (C, H), biases (C,)) of a head on h0's own features, by discriminant
+        analysis of the class means.
 
-        φ is taken to be linear in the features: it is a direction, and the public map has norm 1 in the median. It
-        works for clients with one class as for clients with all.
+        φ is taken to be linear in the features: it is a direction, and the public map
+        has norm 1 in the median. It works for clients with one class as for clients
+        with all.
         """
         return on_features(public, *self.discriminant(reference))
 
     def discriminant(self, reference: Reference) -> tuple[Vector, Vector]:
         """(weights (C, k), biases (C,)) on φ.
 
-        Rows of a class are taken to vary as public rows do, around means that are shrunk according to the noise
-        (`predictive`), by which logits are tempered as well.
+        Rows of a class are taken to vary as public rows do, around means that are
+        shrunk according to the noise (`predictive`), by which logits are tempered as
+        well.
         """
         centre, rows, width = reference.mean, reference.covariance, len(reference.mean)
         between, within = BETWEEN_GROUPS * rows, (1 - BETWEEN_GROUPS) * rows
         columns = zip(self.means - centre, self.sigma, self.records, strict=True)
-        means = centre + np.stack([posterior_mean(shift, between, within, *known) for shift, *known in columns])
-        # of a row's class mean: a class that nobody shows has a mean without bounds, and no rows
-        noise = float(np.average(np.square(self.sigma), weights=self.shares.sum(axis=0)))
+        means = centre + np.stack(
+            [
+                posterior_mean(shift, between, within, *known)
+                for shift, *known in columns
+            ]
+        )
+        # of a row's class mean: a class that nobody shows has a mean without bounds,
+        # and no rows
+        noise = float(
+            np.average(np.square(self.sigma), weights=self.shares.sum(axis=0))
+        )
         covariance = rows + (noise + 1e-6 * np.trace(rows) / width) * np.eye(width)
         return linear_discriminant(means, covariance, self.log_priors)
 
@@ -336,16 +505,21 @@ class Pooled:
 
 
 def on_features(public: Arrays, weights: Vector, bias: Vector) -> Head:
-    """Convert a head on φ, (C, k), to one on h0's own features, (C, H): u = (h0 − μ) B stands for its direction."""
+    """Convert a head on φ, (C, k), to one on h0's own features, (C, H): u = (h0 − μ) B
+    stands for its direction.
+    """
     folded = weights @ public["basis"].T.astype(np.float64)
     bias = bias - folded @ public["mean"].astype(np.float64)
     return folded.astype(np.float32), bias.astype(np.float32)
 
 
-def linear_discriminant(means: Vector, covariance: Vector, log_priors: Vector) -> tuple[Vector, Vector]:
+def linear_discriminant(
+    means: Vector, covariance: Vector, log_priors: Vector
+) -> tuple[Vector, Vector]:
     """(weights (C, k), biases (C,)) of log p(c∣x), up to what all classes share.
 
-    x of class c is N(mean_c, Σ), so w_c = Σ⁻¹ mean_c and b_c = log p(c) − ½ w_c·mean_c. Σ must be positive definite.
+    x of class c is N(mean_c, Σ), so w_c = Σ⁻¹ mean_c and b_c = log p(c) − ½ w_c·mean_c.
+    Σ must be positive definite.
     """
     weights = solve(covariance, means.T, assume_a="pos").T
     return weights, log_priors - 0.5 * (weights * means).sum(axis=1)
@@ -353,7 +527,9 @@ def linear_discriminant(means: Vector, covariance: Vector, log_priors: Vector) -
 
 @dataclass(frozen=True, eq=False)
 class ClassValues:
-    """What one release says of its classes, with the standard deviations of its noise."""
+    """What one release says of its classes, with the standard deviations of its
+    noise.
+    """
 
     sums: Vector  # (C, k): Σ φ
     counts: Vector  # (C,)
@@ -363,7 +539,10 @@ class ClassValues:
 
 
 def class_values(release: Release, classes: int) -> ClassValues:
-    values, noise = (release.arrays["values"] * release.step).reshape(classes, -1), release.scale * release.step
+    values, noise = (
+        (release.arrays["values"] * release.step).reshape(classes, -1),
+        release.scale * release.step,
+    )
     return ClassValues(values[:, :-1], values[:, -1], noise, noise, release.records)
 
 
@@ -372,18 +551,36 @@ def pool(releases: Sequence[Release], classes: int) -> Pooled:
 
 
 def pool_classes(released: Sequence[ClassValues]) -> Pooled:
-    """Each client's s_c is n_c times the mean of the class, plus noise σ_i: least squares over the clients.
+    """Each client's s_c is n_c times the mean of the class, plus noise σ_i: least
+    squares over the clients.
 
-    mean_c = Σ_i n_ic s_ic/σ_i² / Σ_i n_ic²/σ_i², with variance 1/Σ_i n_ic²/σ_i². A client without the class has n = 0
-    and so adds no noise to it. The n are the noisy counts, those that noise alone would explain set to 0, made to add
-    up to the client's public size; a client none of whose counts stands out is taken to have all classes alike.
+    mean_c = Σ_i n_ic s_ic/σ_i² / Σ_i n_ic²/σ_i², with variance 1/Σ_i n_ic²/σ_i². A
+    client without the class has n = 0 and so adds no noise to it. The n are the noisy
+    counts, those that noise alone would explain set to 0, made to add up to the
+    client's public size; a client none of whose counts stands out is taken to have all
+    classes alike.
     """
-    sums, counts = np.stack([one.sums for one in released]), np.stack([one.counts for one in released])
-    noise, sizes = (np.array([[getattr(one, name)] for one in released], np.float64) for name in ("noise", "records"))
-    noise, threshold = np.maximum(noise, 1e-9), COUNT_THRESHOLD * np.array([[one.count_noise] for one in released])
+    sums, counts = (
+        np.stack([one.sums for one in released]),
+        np.stack([one.counts for one in released]),
+    )
+    noise, sizes = (
+        np.array([[getattr(one, name)] for one in released], np.float64)
+        for name in ("noise", "records")
+    )
+    noise, threshold = (
+        np.maximum(noise, 1e-9),
+        COUNT_THRESHOLD * np.array([[one.count_noise] for one in released]),
+    )
     counts = np.where(counts > np.maximum(threshold, 2e-9), counts, 0.0)
     total = counts.sum(axis=1, keepdims=True)
-    shares = np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / counts.shape[1])
+    shares = np.where(
+        total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / counts.shape[1]
+    )
     precision = np.maximum(np.square(shares * sizes / noise).sum(axis=0), 1e-12)
-    means = np.einsum("ic,ick->ck", shares * sizes / noise**2, sums) / precision[:, None]
-    return Pooled(means, precision**-0.5, np.maximum((shares * sizes).sum(axis=0), 1.0), shares)
+    means = (
+        np.einsum("ic,ick->ck", shares * sizes / noise**2, sums) / precision[:, None]
+    )
+    return Pooled(
+        means, precision**-0.5, np.maximum((shares * sizes).sum(axis=0), 1.0), shares
+    )

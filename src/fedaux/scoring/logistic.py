@@ -1,7 +1,9 @@
-"""The paper's scorer, corrected: logistic regression of D_i against D⁻ with output perturbation (eq. 5-7, Alg. 1).
+"""The paper's scorer, corrected: logistic regression of D_i against D⁻ with output
+perturbation (eq. 5-7, Alg. 1).
 
-Corrections: l(z) = log(1 + e^{−z}); radius and centre from D⁻ alone and every row clipped to them; labels by index; the
-gradient at the returned point certified; N = |D_i| + |D⁻|; nothing but the noisy w is sent.
+Corrections: l(z) = log(1 + e^{−z}); radius and centre from D⁻ alone and every row
+clipped to them; labels by index; the gradient at the returned point certified; N =
+|D_i| + |D⁻|; nothing but the noisy w is sent.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from fedaux.scoring.base import (
     check_shapes,
 )
 
-GRADIENT_TOLERANCE = 1e-3  # ‖∇J‖ at the returned point, as a share of the gradient's sensitivity
+# ‖∇J‖ at the returned point, as a share of the gradient's sensitivity
+GRADIENT_TOLERANCE = 1e-3
 STEP = 2.0**-40  # much finer than any useful noise, coarse enough for 64-bit integers
 
 
@@ -39,7 +42,10 @@ class LogisticScorer(PortableScorer):
 
     def __post_init__(self) -> None:
         if not 1e-6 <= self.ridge < np.inf:
-            raise ValueError(f"the ridge must be at least 1e-6, not {self.ridge}: the proof divides by it")
+            raise ValueError(
+                f"the ridge must be at least 1e-6, not {self.ridge}: the proof divides "
+                "by it"
+            )
 
     def size(self, public: Arrays) -> int:
         return len(public["mean"])
@@ -52,81 +58,141 @@ class LogisticScorer(PortableScorer):
 
     def embed(self, public: Arrays, features: Features) -> Vector:
         check_shapes(public, mean=(features.shape[1],), radius=(1,))
-        return clip_rows((np.asarray(features, np.float64) - public["mean"]) / max(float(public["radius"][0]), 1e-12))
+        return clip_rows(
+            (np.asarray(features, np.float64) - public["mean"])
+            / max(float(public["radius"][0]), 1e-12)
+        )
 
     def summarise(
-        self, public: Arrays, features: Features, labels: Labels, adjacency: str, size: int, shares: Shares
+        self,
+        public: Arrays,
+        features: Features,
+        labels: Labels,
+        adjacency: str,
+        size: int,
+        shares: Shares,
     ) -> Summary:
         own, negatives = self.embed(public, features), clip_rows(public["negatives"])
         w = solve(own, shares, negatives, self.ridge, size + len(negatives))
-        values, bound = np.rint(w / STEP).astype(np.int64), self.bound(public, adjacency, size)
+        values, bound = (
+            np.rint(w / STEP).astype(np.int64),
+            self.bound(public, adjacency, size),
+        )
         return Summary(values, bound.step, bound.sensitivity, adjacency, size)
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
-        """λ/2 ‖w‖² ≤ J(w) ≤ J(0) = log 2 at the minimiser, and the point returned is within τ/λ of it.
+        """λ/2 ‖w‖² ≤ J(w) ≤ J(0) = log 2 at the minimiser, and the point returned is
+        within τ/λ of it.
 
-        Rounding to the grid moves w, and two neighbours apart, by at most √H steps more.
+        Rounding to the grid moves w, and two neighbours apart, by at most √H steps
+        more.
         """
         total, rounding = size + len(public["negatives"]), np.sqrt(self.size(public))
         tau = GRADIENT_TOLERANCE * gradient_sensitivity(total, "add-remove")
         norm = np.sqrt(2 * np.log(2.0) / self.ridge) + tau / self.ridge
         delta = sensitivity(total, self.ridge, adjacency)
-        return Bound(float(norm / STEP + rounding), STEP, float(delta / STEP + rounding))
+        return Bound(
+            float(norm / STEP + rounding), STEP, float(delta / STEP + rounding)
+        )
 
-    def fit_arrays(self, public: Arrays, reference: Reference, releases: Sequence[Release]) -> Fit:
-        return {}, {r.client: {"weights": r.arrays["values"] * r.step} for r in releases}
+    def fit_arrays(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Fit:
+        return {}, {
+            r.client: {"weights": r.arrays["values"] * r.step} for r in releases
+        }
 
     def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
         def log_odds(w: Vector) -> LogOdds:
             return lambda embedded: embedded @ w
 
-        return Fitted({client: log_odds(arrays["weights"]) for client, arrays in own.items()})
+        return Fitted(
+            {client: log_odds(arrays["weights"]) for client, arrays in own.items()}
+        )
 
 
 def objective(
     w: Vector, own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int
 ) -> tuple[float, Vector]:
-    """J(w) = 1/N Σ s log(1 + e^{−t⟨w, h⟩}) + λ/2 ‖w‖² and its gradient; t = +1 on rows of D_i, −1 on rows of D⁻.
+    """J(w) = 1/N Σ s log(1 + e^{−t⟨w, h⟩}) + λ/2 ‖w‖² and its gradient; t = +1 on rows
+    of D_i, −1 on rows of D⁻.
 
-    A row of D_i counts for its share s of its unit, a row of D⁻ for 1. N = `total` = |D_i| + |D⁻| is public. The sums
-    are in floating point; what they return is certified, with room for their rounding, and not cancelled bit by bit.
+    A row of D_i counts for its share s of its unit, a row of D⁻ for 1. N = `total` =
+    |D_i| + |D⁻| is public. The sums are in floating point; what they return is
+    certified, with room for their rounding, and not cancelled bit by bit.
     """
     up, down = own @ w, negatives @ w
-    value = (shares @ np.logaddexp(0.0, -up) + np.logaddexp(0.0, down).sum()) / total + 0.5 * ridge * w @ w
-    gradient = (expit(down) @ negatives - (shares * expit(-up)) @ own) / total + ridge * w
+    value = (
+        shares @ np.logaddexp(0.0, -up) + np.logaddexp(0.0, down).sum()
+    ) / total + 0.5 * ridge * w @ w
+    gradient = (
+        expit(down) @ negatives - (shares * expit(-up)) @ own
+    ) / total + ridge * w
     return float(value), gradient
 
 
 def gradient_sensitivity(total: int, adjacency: str) -> float:
-    """Sensitivity of ∇J at any w: ‖Σ s l' h‖ ≤ Σ s ≤ 1 for one unit, and as much for the one it replaces."""
+    """Sensitivity of ∇J at any w: ‖Σ s l' h‖ ≤ Σ s ≤ 1 for one unit, and as much for
+    the one it replaces.
+    """
     return UNIT_SENSITIVITY[adjacency] / total
 
 
 def sensitivity(total: int, ridge: float, adjacency: str) -> float:
-    """Δ = (Δ_grad + 2τ)/λ: strong convexity, with both points within τ of stationary."""
+    """Δ = (Δ_grad + 2τ)/λ: strong convexity, with both points within τ of
+    stationary.
+    """
     return gradient_sensitivity(total, adjacency) * (1 + 2 * GRADIENT_TOLERANCE) / ridge
 
 
-def solve(own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int) -> Vector:
-    """The minimiser of J, or an error: output perturbation protects the minimiser and nothing else."""
+def solve(
+    own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int
+) -> Vector:
+    """The minimiser of J, or an error: output perturbation protects the minimiser and
+    nothing else.
+    """
     from scipy.optimize import minimize
 
     size, problem = own.shape[1], (own, shares, negatives, ridge, total)
-    # the stricter adjacency sets τ; a tenth of it leaves room between the solver's ∞-norm and the certificate's ℓ₂
+    # the stricter adjacency sets τ; a tenth of it leaves room between the solver's
+    # ∞-norm and the certificate's ℓ₂
     tau = GRADIENT_TOLERANCE * gradient_sensitivity(total, "add-remove")
-    options = {"gtol": 0.1 * tau / np.sqrt(size), "ftol": 0.0, "maxcor": 20, "maxiter": 10_000}
-    w = np.asarray(minimize(objective, np.zeros(size), problem, jac=True, method="L-BFGS-B", options=options).x)
+    options = {
+        "gtol": 0.1 * tau / np.sqrt(size),
+        "ftol": 0.0,
+        "maxcor": 20,
+        "maxiter": 10_000,
+    }
+    w = np.asarray(
+        minimize(
+            objective,
+            np.zeros(size),
+            problem,
+            jac=True,
+            method="L-BFGS-B",
+            options=options,
+        ).x
+    )
     for _ in range(5):
         gradient = objective(w, *problem)[1]
         norm = float(np.linalg.norm(gradient))
         if norm <= tau:
             return w
-        w = w - np.linalg.solve(_hessian(w, *problem), gradient)  # Newton steps where the line search stalls
-    raise RuntimeError(f"the scoring problem was not solved: ‖∇J‖ = {norm:.1e} > {tau:.1e}; nothing is released")
+        # Newton steps where the line search stalls
+        w = w - np.linalg.solve(_hessian(w, *problem), gradient)
+    raise RuntimeError(
+        f"the scoring problem was not solved: ‖∇J‖ = {norm:.1e} > {tau:.1e}; nothing "
+        "is released"
+    )
 
 
-def _hessian(w: Vector, own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int) -> Vector:
-    rows, counts = np.concatenate([own, negatives]), np.concatenate([shares, np.ones(len(negatives))])
+def _hessian(
+    w: Vector, own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int
+) -> Vector:
+    rows, counts = (
+        np.concatenate([own, negatives]),
+        np.concatenate([shares, np.ones(len(negatives))]),
+    )
     slope = expit(rows @ w)
     curve = (counts * slope * (1 - slope))[:, None] * rows
     return np.asarray(rows.T @ curve / total + ridge * np.eye(len(w)))

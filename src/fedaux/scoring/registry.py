@@ -1,4 +1,6 @@
-"""Scorers by name: built-in, or a user's `module:function` of (`PrivacyConfig`, classes)."""
+"""Scorers by name: built-in, or a user's `module:function` of (`PrivacyConfig`,
+classes).
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,11 @@ from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 
 
-def make_scorer(privacy: PrivacyConfig, classes: int, releases: int = 1, records: int = 0) -> Scorer:
-    """Make the scorer of these settings; how many `releases` and `records` are expected is for what a server publishes.
+def make_scorer(
+    privacy: PrivacyConfig, classes: int, releases: int = 1, records: int = 0
+) -> Scorer:
+    """Make the scorer of these settings; how many `releases` and `records` are expected
+    is for what a server publishes.
 
     The settings' own number of records comes first.
     """
@@ -19,7 +24,9 @@ def make_scorer(privacy: PrivacyConfig, classes: int, releases: int = 1, records
         return ClassEmbeddingScorer(classes, privacy.dimension)
     if privacy.scorer == "class-moments":
         expected = privacy.expected_records or records or 10_000
-        facts = PublicFacts(privacy.epsilon, privacy.delta, privacy.adjacency, expected, releases)
+        facts = PublicFacts(
+            privacy.epsilon, privacy.delta, privacy.adjacency, expected, releases
+        )
         return ClassMomentsScorer(classes, privacy.embedding_dim, facts=facts)
     if privacy.scorer == "mean-embedding":
         return MeanEmbeddingScorer(privacy.dimension)

@@ -1,4 +1,6 @@
-"""Before the first order of a run: every site is shown the plan, and the server waits for its owners to approve it."""
+"""Before the first order of a run: every site is shown the plan, and the server waits
+for its owners to approve it.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,21 @@ POLL_INTERVAL = 2.0  # seconds between two questions to the same site
 
 
 class ConsentError(FedauxError, RuntimeError):
-    """Too few sites take part in the run as it is planned. Nothing was asked of their records, and nothing spent."""
+    """Too few sites take part in the run as it is planned. Nothing was asked of their
+    records, and nothing spent.
+    """
 
     code = Exit.CLIENTS
 
 
 def agree_on_plan(
-    server: Server, federation: Federation, state: RunState, clients: Sequence[str] | None = None
+    server: Server,
+    federation: Federation,
+    state: RunState,
+    clients: Sequence[str] | None = None,
 ) -> None:
-    """Show the plan of the run to all real sites, and wait until enough owners have approved it.
+    """Show the plan of the run to all real sites, and wait until enough owners have
+    approved it.
 
     Args:
         server: The server.
@@ -51,9 +59,17 @@ def agree_on_plan(
     said: list[str] = []
     while True:
         decisions = ask_for_consent(federation, agreement, waiting, reasons)
-        approved |= {name for name, decision in decisions.items() if decision == "approved"}
-        reasons |= {name: "its owner has refused" for name, decision in decisions.items() if decision == "refused"}
-        waiting = sorted(name for name, decision in decisions.items() if decision == "pending")
+        approved |= {
+            name for name, decision in decisions.items() if decision == "approved"
+        }
+        reasons |= {
+            name: "its owner has refused"
+            for name, decision in decisions.items()
+            if decision == "refused"
+        }
+        waiting = sorted(
+            name for name, decision in decisions.items() if decision == "pending"
+        )
         if not waiting or time.monotonic() > end:
             break
         if waiting != said:
@@ -65,10 +81,13 @@ def agree_on_plan(
     reasons |= dict.fromkeys(waiting, "its owner has not decided yet")
     needed = sites_needed(server, len(names))
     if len(approved) < needed:
-        told = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
+        told = "; ".join(
+            f"{name}: {reason}" for name, reason in sorted(reasons.items())
+        )
         raise ConsentError(
-            f"Cannot begin: {len(approved)} of {len(names)} sites take part in this run, and {needed} are needed "
-            f"({told}). Nothing was spent. Start the run again when the owners have approved the plan {plan.hash[:12]}."
+            f"Cannot begin: {len(approved)} of {len(names)} sites take part in this "
+            f"run, and {needed} are needed ({told}). Nothing was spent. Start the run "
+            f"again when the owners have approved the plan {plan.hash[:12]}."
         )
 
 
@@ -93,10 +112,14 @@ def one_of_each_prototype(server: Server) -> list[str]:
     return [by_label[label] for label in sorted(by_label)]
 
 
-def show_to_others(server: Server, federation: Federation, chosen: Sequence[str]) -> None:
-    """Show the plan to sites that have not settled it: they were away, or their owners had not decided.
+def show_to_others(
+    server: Server, federation: Federation, chosen: Sequence[str]
+) -> None:
+    """Show the plan to sites that have not settled it: they were away, or their owners
+    had not decided.
 
-    Nobody waits for their owners now. A site that has not approved refuses the orders of this round.
+    Nobody waits for their owners now. A site that has not approved refuses the orders
+    of this round.
     """
     agreement = server.orders.agreement
     others = [client for client in chosen if client not in agreement.settled]
@@ -105,16 +128,27 @@ def show_to_others(server: Server, federation: Federation, chosen: Sequence[str]
 
 
 def ask_for_consent(
-    federation: Federation, agreement: Agreement, clients: Sequence[str], reasons: dict[str, str]
+    federation: Federation,
+    agreement: Agreement,
+    clients: Sequence[str],
+    reasons: dict[str, str],
 ) -> dict[str, str]:
-    """Return what each site says: approved, pending or refused. `reasons` gets those of sites without an answer."""
+    """Return what each site says: approved, pending or refused. `reasons` gets those of
+    sites without an answer.
+    """
     decisions = {}
-    for reply in federation.ask([PlanOrder(client, agreement.text) for client in clients]):
+    for reply in federation.ask(
+        [PlanOrder(client, agreement.text) for client in clients]
+    ):
         if isinstance(reply, Consent):
-            decisions[reply.client] = reply.decision if reply.plan == agreement.plan else "refused"
+            decisions[reply.client] = (
+                reply.decision if reply.plan == agreement.plan else "refused"
+            )
         elif isinstance(reply, Failure):
             reasons[reply.client] = reply.reason
-    agreement.settled |= {name for name, decision in decisions.items() if decision != "pending"}
+    agreement.settled |= {
+        name for name, decision in decisions.items() if decision != "pending"
+    }
     return decisions
 
 
@@ -128,6 +162,6 @@ def sites_needed(server: Server, count: int) -> int:
 
 def waiting_text(names: Sequence[str], plan: RunPlan) -> str:
     return (
-        f"waiting for the owners of {', '.join(names)}: `fedaux site approve {plan.hash[:12]}` at each site approves "
-        "this run"
+        f"waiting for the owners of {', '.join(names)}: `fedaux site approve "
+        f"{plan.hash[:12]}` at each site approves this run"
     )

@@ -1,4 +1,6 @@
-"""The loop: P1 once, then P2-P3 for new clients and T1-T3 each round, over any federation that answers orders."""
+"""The loop: P1 once, then P2-P3 for new clients and T1-T3 each round, over any
+federation that answers orders.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from fedaux.server.server import Server
 
 
 class QuorumError(FedauxError, RuntimeError):
-    """A round has too few contributions; the state before it is saved, and the run can be resumed."""
+    """A round has too few contributions; the state before it is saved, and the run can
+    be resumed.
+    """
 
     code = Exit.CLIENTS
 
@@ -37,9 +41,11 @@ def run(
     save: Callable[[RunState], None],
     until: int | None = None,
 ) -> RunState:
-    """Run all rounds, or continue from `state`; `save` is called after preparation and after every round.
+    """Run all rounds, or continue from `state`; `save` is called after preparation and
+    after every round.
 
-    `until` stops the run after an earlier round than the last, as an interruption would.
+    `until` stops the run after an earlier round than the last, as an interruption
+    would.
     """
     costs = Costs()
     with costs.phase("prepare"):
@@ -53,7 +59,8 @@ def run(
         wanted, chosen = sample(server.clients, server.config, state.round + 1)
         before = state
         show_to_others(server, federation, chosen)
-        state, failures = prepare(server, federation, state, chosen, embedding, costs)  # P2, P3
+        # P2, P3
+        state, failures = prepare(server, federation, state, chosen, embedding, costs)
         if state is not before:
             save(state)
         state = replace(state, selected=tuple(chosen))
@@ -70,30 +77,55 @@ def run(
         contributed, scored = len(current.client_metrics), current.teacher_weights
         unscored = scored is not None and not scored.teachers
         try:
-            check_quorum(server.config, current.number, contributed, wanted, current.failures, unscored)
+            check_quorum(
+                server.config,
+                current.number,
+                contributed,
+                wanted,
+                current.failures,
+                unscored,
+            )
         except QuorumError:
             save(state)  # the round is lost; what it cost the clients is not
             raise
-        server.on_progress(WorkProgress(f"round {current.number}", 0, 0, "averaging and distilling", "distil"))
+        server.on_progress(
+            WorkProgress(
+                f"round {current.number}", 0, 0, "averaging and distilling", "distil"
+            )
+        )
         state, costs = current.finish(state), Costs()  # T2, T3
         save(state)
     return state
 
 
 def train(
-    server: Server, federation: Federation, state: RunState, current: Round, wanted: int, chosen: Sequence[str]
+    server: Server,
+    federation: Federation,
+    state: RunState,
+    current: Round,
+    wanted: int,
+    chosen: Sequence[str],
 ) -> dict[str, Account]:
-    """Let the chosen clients train (T1) until enough have contributed; return the accounts of all that answered."""
+    """Let the chosen clients train (T1) until enough have contributed; return the
+    accounts of all that answered.
+    """
     accounts = {}
     with current.costs.phase("train"):
-        orders = [server.orders.train(state, client, current.teacher_weights) for client in chosen]
+        orders = [
+            server.orders.train(state, client, current.teacher_weights)
+            for client in chosen
+        ]
         if server.config.federation.secure:
             return train_securely(server, federation, state, current, orders)
         for reply in federation.ask(current.costs.count_sent(orders)):
             if isinstance(reply, Update):
                 accounts[reply.client] = Account.from_json(reply.account)
                 if failure := current.add(reply):  # T2
-                    server.on_progress(ReplyReceived("train", current.number, reply.client, 0, failure=failure))
+                    server.on_progress(
+                        ReplyReceived(
+                            "train", current.number, reply.client, 0, failure=failure
+                        )
+                    )
             elif isinstance(reply, Subtotal):
                 accounts |= current.merge(reply)  # T2, of many clients at once
             elif isinstance(reply, Failure):
@@ -104,13 +136,21 @@ def train(
 
 
 def train_securely(
-    server: Server, federation: Federation, state: RunState, current: Round, orders: Sequence[TrainOrder]
+    server: Server,
+    federation: Federation,
+    state: RunState,
+    current: Round,
+    orders: Sequence[TrainOrder],
 ) -> dict[str, Account]:
-    """Add the secure sum of each prototype's updates (T1, T2); return the accounts of all that took part."""
+    """Add the secure sum of each prototype's updates (T1, T2); return the accounts of
+    all that took part.
+    """
     accounts: dict[str, Account] = {}
     for label, group in by_prototype(server, orders).items():
         length = vector_length(update_shapes(group[0], server.hooks))
-        total, failures = secure_total(server, state, federation, group, length, current.costs)
+        total, failures = secure_total(
+            server, state, federation, group, length, current.costs
+        )
         current.failures += failures
         if total is not None:
             current.add_sum(label, total, group[0])
@@ -124,23 +164,41 @@ def quorum(config: Config, wanted: int) -> int:
 
 
 def check_quorum(
-    config: Config, number: int, contributed: int, wanted: int, failures: Sequence[Failure], unscored: bool = False
+    config: Config,
+    number: int,
+    contributed: int,
+    wanted: int,
+    failures: Sequence[Failure],
+    unscored: bool = False,
 ) -> None:
-    """Raise an error, before anything of the round is kept, if too few clients contributed or none may teach."""
+    """Raise an error, before anything of the round is kept, if too few clients
+    contributed or none may teach.
+    """
     needed = quorum(config, wanted)
     if contributed >= needed and not unscored:
         return
-    reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in failures[:3])
+    reasons = "; ".join(
+        f"{failure.client}: {failure.reason}" for failure in failures[:3]
+    )
     raise QuorumError(
-        f"round {number} has {contributed} contributions of {wanted}, and federation.quorum = "
-        f"{config.federation.quorum:g} asks for {needed}{', and no scores' if unscored else ''} ({reasons}). The "
-        "rounds before it are saved: mend the clients and start the run again to go on."
+        f"round {number} has {contributed} contributions of {wanted}, and "
+        f"federation.quorum = {config.federation.quorum:g} asks for "
+        f"{needed}{', and no scores' if unscored else ''} ({reasons}). The rounds "
+        "before it are saved: mend the clients and start the run again to go on."
     )
 
 
-def sample(clients: Sequence[str], config: Config, round_: int) -> tuple[int, list[str]]:
-    """Draw ⌈C·n⌉ clients and the spare ones without replacement, from the round's own stream; (⌈C·n⌉, clients)."""
+def sample(
+    clients: Sequence[str], config: Config, round_: int
+) -> tuple[int, list[str]]:
+    """Draw ⌈C·n⌉ clients and the spare ones without replacement, from the round's own
+    stream; (⌈C·n⌉, clients).
+    """
     wanted = max(1, math.ceil(config.fraction * len(clients) - 1e-9))
-    count = min(len(clients), math.ceil(wanted * (1 + config.federation.over_selection) - 1e-9))
+    count = min(
+        len(clients), math.ceil(wanted * (1 + config.federation.over_selection) - 1e-9)
+    )
     rng = numpy_stream(config.seed, "sampling", round_)
-    return wanted, [clients[i] for i in sorted(rng.choice(len(clients), size=count, replace=False))]
+    return wanted, [
+        clients[i] for i in sorted(rng.choice(len(clients), size=count, replace=False))
+    ]

@@ -1,4 +1,6 @@
-"""What clients are asked for: a release (P2, P3), sums of features, and local training (T1)."""
+"""What clients are asked for: a release (P2, P3), sums of features, and local training
+(T1).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from fedaux.server.run_state import RunState, StateError
 
 
 class AccountCounts:
-    """Keeps the number of entries in each site's account, with the site's signature, in one JSON file.
+    """Keeps the number of entries in each site's account, with the site's signature, in
+    one JSON file.
 
     To accept a new account of a site, remove its name from the file.
     """
@@ -39,32 +42,45 @@ class AccountCounts:
             try:
                 self._entries = {
                     name: (int(entries), str(signature))
-                    for name, (entries, signature) in json.loads(path.read_bytes()).items()
+                    for name, (entries, signature) in json.loads(
+                        path.read_bytes()
+                    ).items()
                 }
             except (ValueError, TypeError, AttributeError) as error:
                 raise StateError(
-                    f"{path} is damaged ({error}): restore it, or sites may spend their budgets twice"
+                    f"{path} is damaged ({error}): restore it, or sites may spend "
+                    "their budgets twice"
                 ) from error
 
     def entries(self, client: str) -> tuple[int, str]:
         return self._entries.get(client, (0, ""))
 
     def update(self, accounts: Mapping[str, Account]) -> None:
-        """Record the counts, on disk when this returns. Counts only grow; of equal ones the last signature is kept."""
-        now = {name: (account.entries, account.signature) for name, account in accounts.items() if account.entries}
+        """Record the counts, on disk when this returns. Counts only grow; of equal ones
+        the last signature is kept.
+        """
+        now = {
+            name: (account.entries, account.signature)
+            for name, account in accounts.items()
+            if account.entries
+        }
         more = {
             name: (entries, signature)
             for name, (entries, signature) in now.items()
-            if entries > self.entries(name)[0] or (entries, bool(signature)) == (self.entries(name)[0], True)
+            if entries > self.entries(name)[0]
+            or (entries, bool(signature)) == (self.entries(name)[0], True)
         }
         if any(known != self.entries(name) for name, known in more.items()):
             self._entries |= more
-            write_atomically(self._path, json.dumps(self._entries, indent=1, sort_keys=True).encode())
+            write_atomically(
+                self._path, json.dumps(self._entries, indent=1, sort_keys=True).encode()
+            )
 
 
 @dataclass
 class Agreement:
-    """The plan that the sites of a run were shown. Its hash is in every order; "" where clients are simulated.
+    """The plan that the sites of a run were shown. Its hash is in every order; "" where
+    clients are simulated.
 
     Attributes:
         plan: The hash.
@@ -79,7 +95,9 @@ class Agreement:
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """Makes the orders to clients; `spec_of` returns the prototype that a client trains."""
+    """Makes the orders to clients; `spec_of` returns the prototype that a client
+    trains.
+    """
 
     config: Config
     classes: int
@@ -89,7 +107,10 @@ class Orders:
     spec_of: Callable[[str], PrototypeSpec]
     known_accounts: AccountCounts | None = None  # from all runs of a deployment
     agreement: Agreement = field(default_factory=Agreement)
-    _made: dict[tuple[str, str], tuple[Arrays, Arrays]] = field(default_factory=dict, repr=False)  # see `_once`
+    # see `_once`
+    _made: dict[tuple[str, str], tuple[Arrays, Arrays]] = field(
+        default_factory=dict, repr=False
+    )
 
     @cached_property
     def hooks(self) -> Hooks:
@@ -97,12 +118,17 @@ class Orders:
 
     @cached_property
     def run(self) -> str:
-        """The run's id, cached: hashing all settings takes longer than the rest of an order."""
+        """The run's id, cached: hashing all settings takes longer than the rest of an
+        order.
+        """
         return self.config.run_id
 
     def prepare(self, state: RunState, client: str) -> PrepareOrder:
         spec = self.spec_of(client)
-        public, (known_entries, signature) = state.public[spec.label], self._known_entries(state, client)
+        public, (known_entries, signature) = (
+            state.public[spec.label],
+            self._known_entries(state, client),
+        )
         return PrepareOrder(
             client=client,
             prototype=spec.to_json(),
@@ -132,8 +158,15 @@ class Orders:
             plan=self.agreement.plan,
         )
 
-    def train(self, state: RunState, client: str, weights: TeacherWeights | PooledWeights | None = None) -> TrainOrder:
-        """Make the order to train; `weights` are those of the round's teachers, for a method with scores."""
+    def train(
+        self,
+        state: RunState,
+        client: str,
+        weights: TeacherWeights | PooledWeights | None = None,
+    ) -> TrainOrder:
+        """Make the order to train; `weights` are those of the round's teachers, for a
+        method with scores.
+        """
         spec, config, round_ = self.spec_of(client), self.config, state.round + 1
         local = config.local_training
         teaching, (known_entries, signature) = (
@@ -161,10 +194,18 @@ class Orders:
             known_signature=signature,
             run=state.run or self.run,
             last_round=state.last_round.get(client, 0),
-            extractor=self._extractor(state, client) if config.head_only or teaching.get("public") else {},
-            weights=self._once(spec.label, model, to_half) if config.federation.precision == "float16" else model,
-            broadcast=self._once(spec.label, state.method_state[spec.label], self.hooks.broadcast),
-            standardisation=state.standardisation.get(spec.label, {}) if config.head_only else {},
+            extractor=self._extractor(state, client)
+            if config.head_only or teaching.get("public")
+            else {},
+            weights=self._once(spec.label, model, to_half)
+            if config.federation.precision == "float16"
+            else model,
+            broadcast=self._once(
+                spec.label, state.method_state[spec.label], self.hooks.broadcast
+            ),
+            standardisation=state.standardisation.get(spec.label, {})
+            if config.head_only
+            else {},
             random_features=config.random_features,
             freeze_batch_norm=config.local.freeze_batch_norm,
             plan=self.agreement.plan,
@@ -172,15 +213,29 @@ class Orders:
         )
 
     def _known_entries(self, state: RunState, client: str) -> tuple[int, str]:
-        """Return the largest known number of entries in a client's account, of any run, and its signature."""
-        known = [state.known_entries(client), *([self.known_accounts.entries(client)] if self.known_accounts else [])]
+        """Return the largest known number of entries in a client's account, of any run,
+        and its signature.
+        """
+        known = [
+            state.known_entries(client),
+            *([self.known_accounts.entries(client)] if self.known_accounts else []),
+        ]
         return max(known, key=lambda pair: (pair[0], bool(pair[1])))
 
-    def _teaching(self, state: RunState, client: str, weights: TeacherWeights | PooledWeights | None) -> dict[str, Any]:
-        """Return what a client needs to run its own model on D_distill and to weight it; {} if it does not."""
+    def _teaching(
+        self,
+        state: RunState,
+        client: str,
+        weights: TeacherWeights | PooledWeights | None,
+    ) -> dict[str, Any]:
+        """Return what a client needs to run its own model on D_distill and to weight
+        it; {} if it does not.
+        """
         method, teachers = find_method(self.config.method), self.config.teachers
         taught = method.distils and teachers.run_on == "clients"
-        if not taught or (method.scores and (weights is None or client not in weights.teachers)):
+        if not taught or (
+            method.scores and (weights is None or client not in weights.teachers)
+        ):
             return {}
         part = self.public.part(teachers.examples, state.round + 1)
         size = len(self.public.distill) if part is None else len(part)
@@ -188,18 +243,36 @@ class Orders:
         if weights is None:
             return {"teaching": teaching.to_json()}
         label = self.spec_of(client).label
-        scored = replace(teaching, scorer=self.scorer.name, weights=teachers.weights, h0=self.public.h0[label].hash)
+        scored = replace(
+            teaching,
+            scorer=self.scorer.name,
+            weights=teachers.weights,
+            h0=self.public.h0[label].hash,
+        )
         fit, client_fit = weights.broadcast(client)
-        return {"teaching": scored.to_json(), "public": state.public[label], "fit": fit, "client_fit": client_fit}
+        return {
+            "teaching": scored.to_json(),
+            "public": state.public[label],
+            "fit": fit,
+            "client_fit": client_fit,
+        }
 
     def _extractor(self, state: RunState, client: str) -> Arrays:
-        """Return h0, or nothing if the client already has its features or a copy of the published encoder."""
+        """Return h0, or nothing if the client already has its features or a copy of the
+        published encoder.
+        """
         label = self.spec_of(client).label
-        own_copy = find_method(self.config.method).pretrained and published_weights(self.networks.extractors[label])
+        own_copy = find_method(self.config.method).pretrained and published_weights(
+            self.networks.extractors[label]
+        )
         return {} if own_copy or client in state.prepared else state.extractors[label]
 
-    def _once(self, label: str, source: Arrays, make: Callable[[Arrays], Arrays]) -> Arrays:
-        """Return `make(source)`, the same object for all clients of a round, so that it is packed only once."""
+    def _once(
+        self, label: str, source: Arrays, make: Callable[[Arrays], Arrays]
+    ) -> Arrays:
+        """Return `make(source)`, the same object for all clients of a round, so that it
+        is packed only once.
+        """
         known, made = self._made.get((label, make.__name__), (None, {}))
         if known is not source:
             made = make(source)

@@ -1,4 +1,6 @@
-"""A finished run: the figures people ask for; and if its model collapsed, what is wrong and the first thing to try."""
+"""A finished run: the figures people ask for; and if its model collapsed, what is wrong
+and the first thing to try.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,17 @@ def last_evaluations(state: RunState) -> dict[str, Evaluation]:
         return {}
     last = state.history[-1]
     return {
-        label: Evaluation(np.array(table, np.int64), last.metrics.get(label, {}).get("auc"))
+        label: Evaluation(
+            np.array(table, np.int64), last.metrics.get(label, {}).get("auc")
+        )
         for label, table in (last.confusion or {}).items()
     }
 
 
 def names_of_classes(config: Config, count: int) -> Sequence[str]:
-    """Return the names of the classes, or numbers if the data can no longer be opened."""
+    """Return the names of the classes, or numbers if the data can no longer be
+    opened.
+    """
     try:
         return class_names(config)
     except (ValueError, OSError, ImportError):
@@ -42,44 +48,72 @@ def names_of_classes(config: Config, count: int) -> Sequence[str]:
 
 
 def collapse_warning(state: RunState) -> str:
-    """Describe a collapsed model in two sentences; "" if every prototype beats the majority class and predicts all."""
+    """Describe a collapsed model in two sentences; "" if every prototype beats the
+    majority class and predicts all.
+    """
     tests, found = last_evaluations(state), []
     for label, evaluation in tests.items():
         if evaluation.collapsed:  # only then data are opened, for names
-            text = evaluation.collapse(names_of_classes(state.config, len(evaluation.table)))
+            text = evaluation.collapse(
+                names_of_classes(state.config, len(evaluation.table))
+            )
             found.append(f"{label}: {text}" if len(tests) > 1 else text)
     return f"{'; '.join(found)}. First try: {first_remedy(state)}" if found else ""
 
 
 def unknown_classes(state: RunState, label: str = "") -> list[str]:
-    """Describe the classes that the private head of a prototype, or of any, knows nothing of: `cat: about 12 ± 30`."""
+    """Describe the classes that the private head of a prototype, or of any, knows
+    nothing of: `cat: about 12 ± 30`.
+    """
     found = state.history[-1].unknown_classes if state.history else {}
-    rows = [(one, row) for one, unknown in found.items() for row in unknown if label in ("", one)]
-    names = names_of_classes(state.config, 1 + max(row[0] for _, row in rows)) if rows else ()
+    rows = [
+        (one, row)
+        for one, unknown in found.items()
+        for row in unknown
+        if label in ("", one)
+    ]
+    names = (
+        names_of_classes(state.config, 1 + max(row[0] for _, row in rows))
+        if rows
+        else ()
+    )
     several = len(found) > 1 and not label
     return [
-        f"{f'{one}, ' if several else ''}{names[row[0]]}: about {max(0.0, row[1]):,.0f} ± {row[2]:,.0f} records"
+        f"{f'{one}, ' if several else ''}{names[row[0]]}: about "
+        f"{max(0.0, row[1]):,.0f} ± {row[2]:,.0f} records"
         for one, row in rows
     ]
 
 
 def first_remedy(state: RunState) -> str:
-    """Suggest a change for the likeliest cause: too few local steps, a weak distillation, uninformative features."""
+    """Suggest a change for the likeliest cause: too few local steps, a weak
+    distillation, uninformative features.
+    """
     config, method = state.config, find_method(state.config.method)
     records = [one.records for one in state.history[-1].client_metrics.values()]
     batches = math.ceil(median(records or [1]) / config.local.batch_size)
     steps = config.local.epochs * batches
     if not method.analytic and steps < ENOUGH_STEPS:
         epochs = math.ceil(ENOUGH_STEPS / batches)
-        return f"--set local.epochs={epochs}; a client makes only {steps} steps a round."
-    if method.distils and config.distill.lr < 5e-4 and config.distill.steps < ENOUGH_DISTILLATION:
         return (
-            f"--set distill.steps={ENOUGH_DISTILLATION} --set distill.lr=1e-3; a rate of {config.distill.lr:g} is for "
-            "tens of thousands of public examples."
+            f"--set local.epochs={epochs}; a client makes only {steps} steps a round."
+        )
+    if (
+        method.distils
+        and config.distill.lr < 5e-4
+        and config.distill.steps < ENOUGH_DISTILLATION
+    ):
+        return (
+            f"--set distill.steps={ENOUGH_DISTILLATION} --set distill.lr=1e-3; a rate "
+            f"of {config.distill.lr:g} is for tens of thousands of public examples."
         )
     if not method.pretrained:
         return f"--set method={'fedaux' if method.distils else f'{config.method}+p'}; it starts from random features."
-    if not method.analytic and config.head_start == "random" and config.privacy.scorer == "class-embedding":
+    if (
+        not method.analytic
+        and config.head_start == "random"
+        and config.privacy.scorer == "class-embedding"
+    ):
         return "--set head_only=true --set head_init=private-head; heads then start from the clients' releases."
     return "more rounds, a larger privacy.epsilon, or public data that look more like the private ones."
 
@@ -98,29 +132,41 @@ class FinishedRun:
 
     @property
     def accuracy(self) -> float:
-        """Test accuracy after the last round, not the best round, which only the test labels could have chosen."""
+        """Test accuracy after the last round, not the best round, which only the test
+        labels could have chosen.
+        """
         return self.curve[-1]
 
     @property
     def warning(self) -> str:
-        """What is wrong with the model and what to try first; "" if it beats the majority class and predicts all."""
+        """What is wrong with the model and what to try first; "" if it beats the
+        majority class and predicts all.
+        """
         return collapse_warning(self.state)
 
     @property
     def unknown_classes(self) -> list[str]:
-        """The classes that a private head knows nothing of, with their noisy counts of records."""
+        """The classes that a private head knows nothing of, with their noisy counts of
+        records.
+        """
         return unknown_classes(self.state)
 
     @property
     def warnings(self) -> list[str]:
         """All that is wrong with the model, a sentence each."""
         unknown = self.unknown_classes
-        hidden = [f"The head knows nothing of {'; '.join(unknown)}: their noise hides them."] if unknown else []
+        hidden = (
+            [f"The head knows nothing of {'; '.join(unknown)}: their noise hides them."]
+            if unknown
+            else []
+        )
         return [*([self.warning] if self.warning else []), *hidden]
 
     @property
     def statement(self) -> str:
-        """The privacy guarantee and what it does not cover, in one self-contained paragraph."""
+        """The privacy guarantee and what it does not cover, in one self-contained
+        paragraph.
+        """
         return self.ledger.statement()
 
     def to_dict(self) -> dict[str, Any]:
@@ -137,8 +183,18 @@ class FinishedRun:
             "metrics": self.state.history[-1].metrics,
             "warning": self.warning,
             "unknown_classes": self.unknown_classes,
-            "failed": sorted({failure.client for result in self.state.history for failure in result.failures}),
-            "privacy": {"epsilon": ledger.max_epsilon or None, "delta": ledger.delta, "statement": self.statement},
+            "failed": sorted(
+                {
+                    failure.client
+                    for result in self.state.history
+                    for failure in result.failures
+                }
+            ),
+            "privacy": {
+                "epsilon": ledger.max_epsilon or None,
+                "delta": ledger.delta,
+                "statement": self.statement,
+            },
         }
 
     @property

@@ -1,4 +1,6 @@
-"""One run, one writer: a lock on a run's folder that names its holder and shows that the holder is alive."""
+"""One run, one writer: a lock on a run's folder that names its holder and shows that
+the holder is alive.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from fedaux.server.run_state import StateError
 
 FILE = "run.lock"
 BEAT = 10.0  # seconds between two signs of life
-STALE = 60.0  # seconds without one, after which a writer on another machine is taken for dead
+# seconds without one, after which a writer on another machine is taken for dead
+STALE = 60.0
 
 
 class LockedError(StateError):
@@ -26,29 +29,44 @@ class LockedError(StateError):
 class RunLock:
     """A lock that a process holds while it writes to a run's folder.
 
-    It is released as soon as the process ends, however it ends (flock). On file systems that share folders between
-    machines but not such locks, the file's owner holds the lock for as long as it keeps touching the file.
+    It is released as soon as the process ends, however it ends (flock). On file systems
+    that share folders between machines but not such locks, the file's owner holds the
+    lock for as long as it keeps touching the file.
     """
 
     def __init__(self, folder: Path, beat: float = BEAT, stale: float = STALE) -> None:
-        self._folder, self._path, self._beat, self._stale = folder, folder / FILE, beat, stale
+        self._folder, self._path, self._beat, self._stale = (
+            folder,
+            folder / FILE,
+            beat,
+            stale,
+        )
         self._file, self._made = -1, False
         self._end = threading.Event()
 
     def __enter__(self) -> RunLock:
         if self._folder.exists() and not self._folder.is_dir():
-            raise StateError(f"{self._folder} is a file; --out needs a folder of its own")
+            raise StateError(
+                f"{self._folder} is a file; --out needs a folder of its own"
+            )
         self._made = not self._folder.exists()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._file = self._open()
-        owner = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        owner = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+        }
         os.truncate(self._file, 0)
         os.pwrite(self._file, json.dumps(owner).encode(), 0)
         threading.Thread(target=self._live, daemon=True).start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._end.set()
         if self._ours():
@@ -59,11 +77,14 @@ class RunLock:
                 self._folder.rmdir()
 
     def check(self) -> None:
-        """Raise an error if the lock was lost, as to a machine that saw no sign of life; called before every write."""
+        """Raise an error if the lock was lost, as to a machine that saw no sign of
+        life; called before every write.
+        """
         if not self._ours():
             raise LockedError(
-                f"{self._folder} was taken over by another process{_name(self._owner())}, and this one must not write "
-                "to it any more; it was silent for too long"
+                f"{self._folder} was taken over by another "
+                f"process{_name(self._owner())}, and this one must not write to it any "
+                "more; it was silent for too long"
             )
 
     def _open(self) -> int:
@@ -83,7 +104,9 @@ class RunLock:
         return file
 
     def _lives_elsewhere(self) -> bool:
-        """Whether the file has an owner on another machine that still touches it; otherwise that owner is dead."""
+        """Whether the file has an owner on another machine that still touches it;
+        otherwise that owner is dead.
+        """
         if self._owner().get("host", socket.gethostname()) == socket.gethostname():
             return False
         before, end = self._touched(), time.monotonic() + self._stale
@@ -112,13 +135,19 @@ class RunLock:
 
     def _locked(self) -> LockedError:
         return LockedError(
-            f"{self._folder} belongs to a run that goes on{_name(self._owner())}. Wait for it, or stop it; a second "
-            "one in the same folder would have clients train twice."
+            f"{self._folder} belongs to a run that goes on{_name(self._owner())}. Wait "
+            "for it, or stop it; a second one in the same folder would have clients "
+            "train twice."
         )
 
 
 def _name(owner: dict[str, object]) -> str:
-    return f": process {owner.get('pid')} on {owner.get('host')}, since {owner.get('since')}" if owner else ""
+    return (
+        f": process {owner.get('pid')} on {owner.get('host')}, since "
+        f"{owner.get('since')}"
+        if owner
+        else ""
+    )
 
 
 def _same(path: Path, file: int) -> bool:

@@ -1,7 +1,9 @@
-"""The server's side of a secure sum: five exchanges with the sites, of which the third has the masked vectors.
+"""The server's side of a secure sum: five exchanges with the sites, of which the third
+has the masked vectors.
 
-What the server has heard is kept beside the run's state, so that a server that is killed goes on with the same sum:
-sites answer the same question with the same bytes, and refuse another one.
+What the server has heard is kept beside the run's state, so that a server that is
+killed goes on with the same sum: sites answer the same question with the same bytes,
+and refuse another one.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ from fedaux.server.server import Server
 
 TRIES = 2  # of the same sum: sites that were away may be back, and answer as before
 TRANSCRIPT = "secure-sum.json"
-Bytes = dict[str, dict[str, str]]  # hex by site and, for shares, by the site that they are for
+# hex by site and, for shares, by the site that they are for
+Bytes = dict[str, dict[str, str]]
 T = TypeVar("T", SumReply, Masked)
 
 
@@ -64,15 +67,20 @@ class SecureTotal:
 
 @dataclass
 class Transcript:
-    """What sites have answered so far, on disk after every exchange if there is a folder."""
+    """What sites have answered so far, on disk after every exchange if there is a
+    folder.
+    """
 
     path: Path | None
-    answers: dict[str, dict[str, Bytes]] = field(default_factory=dict)  # by sum and step
+    # by sum and step
+    answers: dict[str, dict[str, Bytes]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, folder: Path | None) -> Transcript:
         path = None if folder is None else folder / TRANSCRIPT
-        known = json.loads(path.read_bytes()) if path is not None and path.exists() else {}
+        known = (
+            json.loads(path.read_bytes()) if path is not None and path.exists() else {}
+        )
         return cls(path, known)
 
     def of_step(self, settings: SumSettings, step: str) -> Bytes:
@@ -109,47 +117,84 @@ class SecureSum:
         survivors = self._enough(masked)
         names = dict.fromkeys(survivors, "")
         signed = self._exchange("survivors", dict.fromkeys(survivors, names))
-        signatures = {name: answer[name] for name, answer in signed.items() if name in answer}
-        found = self._exchange("unmask", dict.fromkeys(self._enough(signatures), signatures))
-        replies = [Unmasking.from_bytes(name, _from_hex(answer)) for name, answer in found.items()]
-        all_keys = {name: Keys.from_bytes(name, bytes.fromhex(public[name])) for name in public}
+        signatures = {
+            name: answer[name] for name, answer in signed.items() if name in answer
+        }
+        found = self._exchange(
+            "unmask", dict.fromkeys(self._enough(signatures), signatures)
+        )
+        replies = [
+            Unmasking.from_bytes(name, _from_hex(answer))
+            for name, answer in found.items()
+        ]
+        all_keys = {
+            name: Keys.from_bytes(name, bytes.fromhex(public[name])) for name in public
+        }
         total = unmasked_sum(self.settings, all_keys, masked, sharing, replies)
         return SecureTotal(total, tuple(survivors), self.accounts, self.terms)
 
     def _begin(self) -> Bytes:
-        """Send the order to every site, and return the keys of those that will answer it."""
+        """Send the order to every site, and return the keys of those that will answer
+        it.
+        """
         known = self.transcript.of_step(self.settings, "keys")
-        if len(known) >= self.settings.threshold:  # of a server that was killed: this set is what other steps were for
+        # of a server that was killed: this set is what other steps were for
+        if len(known) >= self.settings.threshold:
             return known
         terms = self.terms.to_json()
-        orders = [replace(order, sum=terms) for order in self.orders if order.client not in known]
+        orders = [
+            replace(order, sum=terms)
+            for order in self.orders
+            if order.client not in known
+        ]
         return self._collect("keys", orders, known)
 
     def _exchange(self, step: str, questions: Mapping[str, Mapping[str, str]]) -> Bytes:
-        """Ask each site its question, and return all answers; those that are known are not asked for again."""
+        """Ask each site its question, and return all answers; those that are known are
+        not asked for again.
+        """
         known = self.transcript.of_step(self.settings, step)
         if len(known) >= self.settings.threshold:
             return known
-        unanswered = {name: question for name, question in questions.items() if name not in known}
+        unanswered = {
+            name: question for name, question in questions.items() if name not in known
+        }
         return self._collect(step, self._steps(step, unanswered), known)
 
     def _collect(self, step: str, orders: Sequence[Order], known: Bytes) -> Bytes:
         answers = dict(known)
         for reply in self._ask(SumReply, orders, step):
-            answers[reply.client] = {name: array.tobytes().hex() for name, array in reply.arrays.items()}
+            answers[reply.client] = {
+                name: array.tobytes().hex() for name, array in reply.arrays.items()
+            }
         self.transcript.keep(self.settings, step, answers)
         return answers
 
-    def _steps(self, step: str, questions: Mapping[str, Mapping[str, str]]) -> list[SumOrder]:
-        """Make the orders of a step; sites that get the same question get the same object, which is packed once."""
+    def _steps(
+        self, step: str, questions: Mapping[str, Mapping[str, str]]
+    ) -> list[SumOrder]:
+        """Make the orders of a step; sites that get the same question get the same
+        object, which is packed once.
+        """
         arrays = {id(question): _arrays(question) for question in questions.values()}
         terms = self.terms.to_json()
-        return [SumOrder(name, terms, step, arrays[id(question)]) for name, question in questions.items()]
+        return [
+            SumOrder(name, terms, step, arrays[id(question)])
+            for name, question in questions.items()
+        ]
 
-    def _masked(self, sharing: Sequence[str], shares: Bytes) -> dict[str, NDArray[np.uint64]]:
-        """Ask all sites that have shared their secrets for their vectors, under the masks of all of these."""
+    def _masked(
+        self, sharing: Sequence[str], shares: Bytes
+    ) -> dict[str, NDArray[np.uint64]]:
+        """Ask all sites that have shared their secrets for their vectors, under the
+        masks of all of these.
+        """
         sealed = {
-            site: {name: shares[name][site] for name in sharing if name != site and site in shares[name]}
+            site: {
+                name: shares[name][site]
+                for name in sharing
+                if name != site and site in shares[name]
+            }
             for site in sharing
         }
         vectors: dict[str, NDArray[np.uint64]] = {}
@@ -158,8 +203,12 @@ class SecureSum:
             vectors[reply.client] = reply.arrays["masked"]
         agreed = self.transcript.of_step(self.settings, "masked")
         if len(agreed) >= self.settings.threshold:  # sites may have signed this set
-            vectors = {name: vector for name, vector in vectors.items() if name in agreed}
-        self.transcript.keep(self.settings, "masked", agreed or {name: {} for name in vectors})
+            vectors = {
+                name: vector for name, vector in vectors.items() if name in agreed
+            }
+        self.transcript.keep(
+            self.settings, "masked", agreed or {name: {} for name in vectors}
+        )
         return vectors
 
     @property
@@ -177,15 +226,20 @@ class SecureSum:
             if isinstance(reply, kind):
                 replies.append(reply)
             elif isinstance(reply, Failure):
-                self.failures.append(replace(reply, reason=f"no {noun}: {reply.reason}"))
+                self.failures.append(
+                    replace(reply, reason=f"no {noun}: {reply.reason}")
+                )
         return replies
 
     def _enough(self, answers: Mapping[str, object]) -> list[str]:
         if len(answers) < self.settings.threshold:
-            reasons = "; ".join(f"{failure.client}: {failure.reason}" for failure in self.failures[:3])
+            reasons = "; ".join(
+                f"{failure.client}: {failure.reason}" for failure in self.failures[:3]
+            )
             raise SecureSumError(
-                f"the sum of {self.noun} needs {self.settings.threshold} of {len(self.terms.sites)} sites, "
-                f"and {len(answers)} are left ({reasons})"
+                f"the sum of {self.noun} needs {self.settings.threshold} of "
+                f"{len(self.terms.sites)} sites, and {len(answers)} are left "
+                f"({reasons})"
             )
         return sorted(answers)
 
@@ -201,36 +255,63 @@ def secure_total(
 ) -> tuple[SecureTotal | None, list[Failure]]:
     """Sum up what sites answer to these orders, without seeing any answer.
 
-    Args:
-        server: The server.
-        state: The run's state, for its id.
-        federation: The sites.
-        orders: All of one kind and for one prototype.
-        length: Of the vectors that sites send.
-        costs: Of the round, to which bytes are added.
-        noise: The scale, in steps, of the noise that each site adds, given the number of sites that surely add it. A
-            sum that fails is then tried again, at the cost of the sites whose vector had left them.
+    Args: server: The server. state: The run's state, for its id. federation: The sites.
+        orders: All of one kind and for one prototype. length: Of the vectors that sites
+        send. costs: Of the round, to which bytes are added. noise: The scale, in steps,
+        of the noise that each site adds, given the number of sites that surely add it.
+        A
+            sum that fails is then tried again, at the cost of the sites whose vector
+            had left them.
 
     Returns:
         The sum, or None if too few sites took part; and the failures of sites.
     """
-    sites, failures, own = sorted(order.client for order in orders), list[Failure](), server.config.federation
-    threshold, transcript = agreed_threshold(len(sites), own.threshold), Transcript.of(server.folder)
+    sites, failures, own = (
+        sorted(order.client for order in orders),
+        list[Failure](),
+        server.config.federation,
+    )
+    threshold, transcript = (
+        agreed_threshold(len(sites), own.threshold),
+        Transcript.of(server.folder),
+    )
     run = state.run or server.orders.run
     scale = noise(honest_sites(threshold, len(sites), own.colluders)) if noise else 0.0
     for attempt in range(ATTEMPTS if noise else 1):
-        terms = SumTerms(run, identity(orders[0]), attempt, sites, threshold, own.colluders, scale, length)
+        terms = SumTerms(
+            run,
+            identity(orders[0]),
+            attempt,
+            sites,
+            threshold,
+            own.colluders,
+            scale,
+            length,
+        )
         for _ in range(TRIES):
-            current = SecureSum(federation, orders, sum_settings(terms, server.roster), terms, transcript, costs)
+            current = SecureSum(
+                federation,
+                orders,
+                sum_settings(terms, server.roster),
+                terms,
+                transcript,
+                costs,
+            )
             try:
                 return current.run(), [*current.failures, *failures]
             except SecureSumError as error:
-                failures = [Failure("all sites", f"the secure sum was given up: {error}"), *current.failures]
+                failures = [
+                    Failure("all sites", f"the secure sum was given up: {error}"),
+                    *current.failures,
+                ]
     return None, failures
 
 
 def _arrays(answers: Mapping[str, str]) -> Arrays:
-    return {name: np.frombuffer(bytes.fromhex(text), np.uint8) for name, text in answers.items()}
+    return {
+        name: np.frombuffer(bytes.fromhex(text), np.uint8)
+        for name, text in answers.items()
+    }
 
 
 def _from_hex(answers: Mapping[str, str]) -> dict[str, bytes]:

@@ -1,8 +1,10 @@
-"""Standing teachers: a client's last logits on D_distill stay in the ensemble until it sends another model.
+"""Standing teachers: a client's last logits on D_distill stay in the ensemble until it
+sends another model.
 
-Each client's are a file in the run's folder, named after client and round. The committed state says in which round a
-client's update was last used, and so which file is valid: a run that is killed before it commits a round still has the
-files of earlier rounds, and rewrites the others.
+Each client's are a file in the run's folder, named after client and round. The
+committed state says in which round a client's update was last used, and so which file
+is valid: a run that is killed before it commits a round still has the files of earlier
+rounds, and rewrites the others.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ FOLDER = "teachers"  # of a run's folder
 
 @dataclass(frozen=True)
 class StandingTeachers:
-    """Stores 4·N·C bytes for each client that has ever contributed; they are read in blocks, to bound memory."""
+    """Stores 4·N·C bytes for each client that has ever contributed; they are read in
+    blocks, to bound memory.
+    """
 
     folder: Path
 
@@ -40,7 +44,9 @@ class StandingTeachers:
         return self.folder / f"{client}.{round_}.npy"
 
     def save(self, client: str, round_: int, logits: NDArray[np.float32]) -> None:
-        """Save logits (N, C) on all of D_distill; they are valid once the state says that this round used them."""
+        """Save logits (N, C) on all of D_distill; they are valid once the state says
+        that this round used them.
+        """
         data = io.BytesIO()
         np.save(data, logits)
         write_atomically(self.path(client, round_), data.getvalue())
@@ -51,24 +57,40 @@ class StandingTeachers:
             logits: NDArray[np.float32] = np.load(path, mmap_mode="r")
         except (OSError, ValueError) as error:
             raise StateError(
-                f"{path} is missing or damaged, the logits of a standing teacher: restore the folder {FOLDER} of the "
-                "run, or start it anew in another folder"
+                f"{path} is missing or damaged, the logits of a standing teacher: "
+                f"restore the folder {FOLDER} of the run, or start it anew in another "
+                "folder"
             ) from error
         return logits
 
     def ensembles(
-        self, last_round: Mapping[str, int], scored: TeacherWeights | None, part: Indices | None, method: Method
+        self,
+        last_round: Mapping[str, int],
+        scored: TeacherWeights | None,
+        part: Indices | None,
+        method: Method,
     ) -> Iterator[Ensemble]:
-        """Yield each teacher's part: the logits of its last model on this round's part of D_distill, weighted."""
+        """Yield each teacher's part: the logits of its last model on this round's part
+        of D_distill, weighted.
+        """
         for client, round_ in last_round.items():
             if scored is None or client in scored.teachers:
                 logits = self.load(client, round_)
                 logits = logits if part is None else logits[part]
-                yield Ensemble.of(logits, own_weights(method, logits) if scored is None else scored.of(client))
+                yield Ensemble.of(
+                    logits,
+                    own_weights(method, logits)
+                    if scored is None
+                    else scored.of(client),
+                )
 
     def keep(self, last_round: Mapping[str, int]) -> None:
-        """Delete all files that are no longer valid; called once the state is on disk."""
-        count = {self.path(client, round_).name for client, round_ in last_round.items()}
+        """Delete all files that are no longer valid; called once the state is on
+        disk.
+        """
+        count = {
+            self.path(client, round_).name for client, round_ in last_round.items()
+        }
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             if path.name not in count:
                 path.unlink()

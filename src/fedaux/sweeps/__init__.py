@@ -1,1 +1,3 @@
-"""Many runs: grids of settings over seeds, several at a time, and what they have shown together."""
+"""Many runs: grids of settings over seeds, several at a time, and what they have shown
+together.
+"""

@@ -1,8 +1,10 @@
-"""What our measurements say about a user's setting: the nearest one that was measured, and its methods by accuracy.
+"""What our measurements say about a user's setting: the nearest one that was measured,
+and its methods by accuracy.
 
-Nothing is predicted. A table of measured settings comes with the package (`measured.json`, made by `studies.measured`);
-advice is the rows of the nearest setting, without methods whose requirements the user lacks, and where the two
-settings differ.
+Nothing is predicted. A table of measured settings comes with the package
+(`measured.json`, made by `studies.measured`); advice is the rows of the nearest
+setting, without methods whose requirements the user lacks, and where the two settings
+differ.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from fedaux.config.schema import Config
 from fedaux.data.federated import open_data
 
 Need = Literal["public data", "sums of features", "releases"]
-_SENDS = {name: method.sends for name, method in METHODS.items() if method.analytic}  # by the head computed from it
+# by the head computed from it
+_SENDS = {name: method.sends for name, method in METHODS.items() if method.analytic}
 UNEVEN = 1.0  # α up to which classes are held unevenly
 FAR = math.log(3)  # two numbers further apart than three-fold are named as a difference
 
@@ -31,14 +34,17 @@ class Setting:
 
     clients: int
     records: int  # per client, the mean
-    alpha: float  # of a Dirichlet split; of another one that whose clients are as uneven
+    # of a Dirichlet split; of another one that whose clients are as uneven
+    alpha: float
     frozen: bool  # only heads train
     architectures: int
     epsilon: float  # of scores and releases
     rounds: int
 
     def distance(self, other: Setting) -> float:
-        """Return the distance to another setting as a sum of log-factors, without ε and rounds, columns of a study."""
+        """Return the distance to another setting as a sum of log-factors, without ε and
+        rounds, columns of a study.
+        """
         return sum(abs(math.log(one / two)) for _, one, two in self._numbers(other))
 
     def differences(self, other: Setting) -> list[str]:
@@ -71,15 +77,21 @@ class Row:
     accuracy: tuple[float, ...]  # mean over splits
     spread: tuple[float, ...]  # their sample standard deviation
     epsilon: float = 0.0  # of what is released; 0: nothing is
-    settings: Mapping[str, str | bool] = field(default_factory=dict)  # beside rates and epochs: starting head, teachers
+    # beside rates and epochs: starting head, teachers
+    settings: Mapping[str, str | bool] = field(default_factory=dict)
 
     def after(self, rounds: int) -> int:
-        """Return the position of the last evaluation within this number of rounds; −1 if the first comes later."""
+        """Return the position of the last evaluation within this number of rounds; −1
+        if the first comes later.
+        """
         return sum(one <= rounds for one in self.rounds) - 1
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        method, start = METHODS[self.method], _SENDS.get(str(self.settings.get("head_init")))
+        method, start = (
+            METHODS[self.method],
+            _SENDS.get(str(self.settings.get("head_init"))),
+        )
         found: list[Need] = []
         if method.pretrained or method.distils:
             found.append("public data")
@@ -92,7 +104,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Study:
-    """One measured setting; `setting.epsilon` and `.rounds` are the largest of its rows."""
+    """One measured setting; `setting.epsilon` and `.rounds` are the largest of its
+    rows.
+    """
 
     data: str
     source: str  # where its figures stand
@@ -104,23 +118,32 @@ class Study:
 @dataclass(frozen=True)
 class Advice:
     study: Study
-    rows: tuple[tuple[Row, int], ...]  # the best first, with the position of the evaluation that counts
+    # the best first, with the position of the evaluation that counts
+    rows: tuple[tuple[Row, int], ...]
     left_out: tuple[str, ...]
     differences: tuple[str, ...]
-    first: tuple[Row, int] | None = None  # to take first: the private head where it suits, else the best
+    # to take first: the private head where it suits, else the best
+    first: tuple[Row, int] | None = None
 
 
 def setting_of(config: Config, records: int = 0, alpha: float = 0.0) -> Setting:
-    """Return the setting of a config; real sites, whose data cannot be counted, need `records` and `alpha`."""
+    """Return the setting of a config; real sites, whose data cannot be counted, need
+    `records` and `alpha`.
+    """
     real = config.data.partition == "own"
     if not real:
         data = open_data(config)
         records = records or round(len(data.private) / len(data.parts))
-        alpha = alpha or (config.data.alpha if config.data.partition == "dirichlet" else evenness(data.counts()))
+        alpha = alpha or (
+            config.data.alpha
+            if config.data.partition == "dirichlet"
+            else evenness(data.counts())
+        )
     if not (records and alpha):
         raise ValueError(
-            "the sites' data are at the sites: say with --records how many a site has, and with --alpha how uneven "
-            "they are (0.01: about one class a site; 1: some classes more than others; 100: all alike)"
+            "the sites' data are at the sites: say with --records how many a site has, "
+            "and with --alpha how uneven they are (0.01: about one class a site; 1: "
+            "some classes more than others; 100: all alike)"
         )
     return Setting(
         clients=len(config.federation.sites) if real else config.data.clients,
@@ -134,7 +157,8 @@ def setting_of(config: Config, records: int = 0, alpha: float = 0.0) -> Setting:
 
 
 def evenness(counts: Any) -> float:
-    """The α of a symmetric Dirichlet distribution whose shares p of C classes have the same mean Σ p²,
+    """The α of a symmetric Dirichlet distribution whose shares p of C classes have the
+    same mean Σ p²,
 
     E Σ p² = (α + 1) / (Cα + 1), within [0.001, 1000].
     """
@@ -145,17 +169,23 @@ def evenness(counts: Any) -> float:
     return 1000.0 if below <= 0 else min(max((1 - square) / below, 0.001), 1000.0)
 
 
-def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = True) -> Advice:
-    """Take advice from the nearest study of the same kind that has a method for the user.
+def advise(
+    setting: Setting, studies: Sequence[Study], *, share_sums: bool = True
+) -> Advice:
+    """Take advice from the nearest study of the same kind that has a method for the
+    user.
 
-    On a frozen extractor with uneven clients the private head comes first: it is the only one that is all under ε.
+    On a frozen extractor with uneven clients the private head comes first: it is the
+    only one that is all under ε.
 
     `share_sums`: whether sums of features may leave the clients unprotected.
     """
     kind = [one for one in studies if _kind(one.setting) == _kind(setting)]
     if not kind:
         known = "; ".join(describe(one.setting) for one in studies)
-        raise ValueError(f"nothing was measured yet for {describe(setting)}; what was: {known}")
+        raise ValueError(
+            f"nothing was measured yet for {describe(setting)}; what was: {known}"
+        )
     near = sorted(kind, key=lambda one: setting.distance(one.setting))
     suited = [one for one in near if _rows(one, setting, share_sums)[0]]
     study = next(iter(suited), near[0])
@@ -170,8 +200,11 @@ def advise(setting: Setting, studies: Sequence[Study], *, share_sums: bool = Tru
     return Advice(study, tuple(rows), tuple(left_out), tuple(differences), first)
 
 
-def _rows(study: Study, setting: Setting, share_sums: bool) -> tuple[list[tuple[Row, int]], list[str]]:
-    """Return what suits a user, with the positions of the evaluations that count, and what does not and why.
+def _rows(
+    study: Study, setting: Setting, share_sums: bool
+) -> tuple[list[tuple[Row, int]], list[str]]:
+    """Return what suits a user, with the positions of the evaluations that count, and
+    what does not and why.
 
     Of a method at several ε only the largest within the user's ε is taken.
     """
@@ -180,11 +213,15 @@ def _rows(study: Study, setting: Setting, share_sums: bool) -> tuple[list[tuple[
     for row in study.rows:
         position = row.after(setting.rounds)
         if not share_sums and "sums of features" in row.needs:
-            left_out.append(f"{row.label}: sums of features would leave the clients unprotected")
+            left_out.append(
+                f"{row.label}: sums of features would leave the clients unprotected"
+            )
         elif row.epsilon > setting.epsilon:
             left_out.append(f"{row.label} was measured at ε = {row.epsilon:g}")
         elif position < 0:
-            left_out.append(f"{row.label} was first measured after round {row.rounds[0]}")
+            left_out.append(
+                f"{row.label} was first measured after round {row.rounds[0]}"
+            )
         else:
             rows.append((row, position))
     return _strongest_epsilon(rows), left_out
@@ -203,7 +240,9 @@ def options(row: Row) -> str:
     """Write the options of `fedaux run` that make it this method."""
     rounds = {"rounds": "1"} if METHODS[row.method].sends == "releases" else {}
     settings = {"method": row.method, **rounds, **row.settings}
-    return " ".join(f"--set {key}={str(value).lower()}" for key, value in settings.items())
+    return " ".join(
+        f"--set {key}={str(value).lower()}" for key, value in settings.items()
+    )
 
 
 def _kind(setting: Setting) -> tuple[bool, bool]:
@@ -222,22 +261,37 @@ def _strongest_epsilon(rows: list[tuple[Row, int]]) -> list[tuple[Row, int]]:
 
 def describe(setting: Setting) -> str:
     what = "heads on a frozen extractor" if setting.frozen else "whole networks"
-    several = f" of {setting.architectures} architectures" if setting.architectures > 1 else ""
+    several = (
+        f" of {setting.architectures} architectures"
+        if setting.architectures > 1
+        else ""
+    )
     return (
-        f"{what}{several}, {setting.clients} clients of about {setting.records:,} records, α = {setting.alpha:.2g}, "
-        f"ε = {setting.epsilon:g}, {setting.rounds} rounds"
+        f"{what}{several}, {setting.clients} clients of about {setting.records:,} "
+        f"records, α = {setting.alpha:.2g}, ε = {setting.epsilon:g}, {setting.rounds} "
+        "rounds"
     )
 
 
 def measured() -> tuple[Study, ...]:
     """The studies that come with the package."""
-    table = json.loads((files("fedaux.sweeps") / "measured.json").read_text(encoding="utf-8"))
+    table = json.loads(
+        (files("fedaux.sweeps") / "measured.json").read_text(encoding="utf-8")
+    )
     return tuple(
-        Study(**{**one, "setting": Setting(**one["setting"]), "rows": tuple(_row(row) for row in one["rows"])})
+        Study(
+            **{
+                **one,
+                "setting": Setting(**one["setting"]),
+                "rows": tuple(_row(row) for row in one["rows"]),
+            }
+        )
         for one in table
     )
 
 
 def _row(table: dict[str, Any]) -> Row:
-    columns: dict[str, Any] = {key: tuple(table[key]) for key in ("rounds", "accuracy", "spread")}
+    columns: dict[str, Any] = {
+        key: tuple(table[key]) for key in ("rounds", "accuracy", "spread")
+    }
     return Row(**{**table, **columns})

@@ -35,41 +35,71 @@ def compare(
     chosen: MethodSettings = AS_CONFIGURED,
     **settings: Any,
 ) -> SweepResult:
-    """Run several methods from the same data, split and first weights, and write tables and a report.
+    """Run several methods from the same data, split and first weights, and write tables
+    and a report.
 
-        table = fedaux.compare(["fedavg+p", "scaffold+p", "fedaux"], data=(x, y), public=x_public, model=Net, seeds=3)
+        table = fedaux.compare(["fedavg+p", "scaffold+p", "fedaux"], data=(x, y),
+        public=x_public, model=Net, seeds=3)
 
-    Args:
-        what: The methods: names of `fedaux.METHODS`, or `Method` objects. Or a `Config`, whose own method is ignored;
+    Args: what: The methods: names of `fedaux.METHODS`, or `Method` objects. Or a
+        `Config`, whose own method is ignored;
             the methods to compare are then `methods`.
-        folder: The folder for the runs, the tables and the report. Runs that are already finished there are only read.
-            None: a folder in runs/ that belongs to these settings.
+        folder: The folder for the runs, the tables and the report. Runs that are
+            already finished there are only read. None: a folder in runs/ that belongs
+            to these settings.
         seeds: The number of seeds, from the config's own seed on.
-        methods: The methods to compare with a `Config`; by default the nine of the paper.
-        data: Private data, as in `fedaux.run`; so are public, test, model, size, cache and settings.
-        jobs: The number of parallel runs, each in its own process; more than 1 need `if __name__ == "__main__":`.
+        methods: The methods to compare with a `Config`; by default the nine of the
+            paper.
+        data: Private data, as in `fedaux.run`; so are public, test, model, size, cache
+            and settings.
+        jobs: The number of parallel runs, each in its own process; more than 1 need `if
+            __name__ == "__main__":`.
         threads: The number of PyTorch threads of each run.
         on_progress: As in `run`.
-        chosen: Settings of each method: `MethodSettings.read("runs/my-tune")` or `MethodSettings.preset("paper")`.
+        chosen: Settings of each method: `MethodSettings.read("runs/my-tune")` or
+            `MethodSettings.preset("paper")`.
 
     Returns:
         The accuracies of all methods, and where the runs and the report are.
     """
     if isinstance(what, str):
-        raise ConfigError(f"compare takes a list of methods: compare([{what!r}, 'fedavg+p'], …); run({what!r}) is one.")
-    names = [method_name_of(method) for method in (methods if isinstance(what, Config) else what)]
+        raise ConfigError(
+            f"compare takes a list of methods: compare([{what!r}, 'fedavg+p'], …); "
+            f"run({what!r}) is one."
+        )
+    names = [
+        method_name_of(method)
+        for method in (methods if isinstance(what, Config) else what)
+    ]
     if not names:
         raise ConfigError("compare needs at least one method.")
-    plain = next((name for name in names if not find_method(name).defaults), Config.method)  # all have these settings
+    # all have these settings
+    plain = next(
+        (name for name in names if not find_method(name).defaults), Config.method
+    )
     start = what if isinstance(what, Config) else plain
-    config = make_config(start, data=data, public=public, test=test, model=model, size=size, **settings)
+    config = make_config(
+        start, data=data, public=public, test=test, model=model, size=size, **settings
+    )
     own = config.session_keys
     if jobs > 1 and (own or any(name.startswith(here.PREFIX) for name in names)):
         raise ConfigError(
-            f"jobs = {jobs} needs parts that other processes can import; objects of this session are "
-            f"{', '.join(own or ['the methods'])}. Leave jobs out, or put them into a module and name them module:name."
+            f"jobs = {jobs} needs parts that other processes can import; objects of "
+            f"this session are {', '.join(own or ['the methods'])}. Leave jobs out, or "
+            "put them into a module and name them module:name."
         )
     sweep = Sweep.of(config, {"method": names}, seeds, chosen)
-    folder = Path("runs") / f"compare-{config.hash[:8]}" if folder is None else Path(folder)
+    folder = (
+        Path("runs") / f"compare-{config.hash[:8]}" if folder is None else Path(folder)
+    )
     with progress_panel(on_progress) as listener:
-        return write_results(run_sweep(sweep, folder, jobs=jobs, threads=threads, on_progress=listener, cache=cache))
+        return write_results(
+            run_sweep(
+                sweep,
+                folder,
+                jobs=jobs,
+                threads=threads,
+                on_progress=listener,
+                cache=cache,
+            )
+        )

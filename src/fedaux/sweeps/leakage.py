@@ -1,8 +1,10 @@
-"""Do scores show whose records they were made of? The public images a client scores highest, and what is nearest.
+"""Do scores show whose records they were made of? The public images a client scores
+highest, and what is nearest.
 
-A score that knows a client's *classes* finds public images that are near to its records, and just as near to other
-records of these classes. One that knew the *records* would find images nearer to them than to others: so each client's
-nearest records are held against as many held-out records of the same classes.
+A score that knows a client's *classes* finds public images that are near to its
+records, and just as near to other records of these classes. One that knew the *records*
+would find images nearer to them than to others: so each client's nearest records are
+held against as many held-out records of the same classes.
 """
 
 from __future__ import annotations
@@ -27,12 +29,15 @@ from fedaux.server.server import make_server
 from fedaux.sweeps.engine import SweepResult
 
 Rows = NDArray[np.floating]
-TOP, NEIGHBOURS, SHOWN = 5, 4, 4  # public images and neighbours of each, clients in the picture
+# public images and neighbours of each, clients in the picture
+TOP, NEIGHBOURS, SHOWN = 5, 4, 4
 
 
 @dataclass(frozen=True)
 class Leak:
-    """Cosine similarities of a client's top public images to the nearest of some records, mean over the images."""
+    """Cosine similarities of a client's top public images to the nearest of some
+    records, mean over the images.
+    """
 
     own: float  # the client's records
     held_out: float  # as many records of the same classes that no client has
@@ -47,7 +52,9 @@ def similarities(rows: Rows, others: Rows) -> NDArray[np.float64]:
 def matched(
     own: NDArray[np.int64], others: NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions in two arrays of labels, as many of each class from both: all, or as many as the scarcer one has."""
+    """Positions in two arrays of labels, as many of each class from both: all, or as
+    many as the scarcer one has.
+    """
     chosen: list[list[NDArray[np.int64]]] = [[], []]
     for label in np.unique(own):
         places = [np.flatnonzero(labels == label) for labels in (own, others)]
@@ -59,9 +66,11 @@ def matched(
 
 
 def leaks(folder: Path) -> tuple[list[Leak], list[NDArray[np.uint8]]]:
-    """Return what each client of a finished run leaks, and a picture of the first few clients.
+    """Return what each client of a finished run leaks, and a picture of the first few
+    clients.
 
-    A picture has a row for each top image: the image, then its nearest records of the client.
+    A picture has a row for each top image: the image, then its nearest records of the
+    client.
     """
     state = RunState.load(folder)
     data, server = open_data(state.config), make_server(state.config, state=state)
@@ -84,26 +93,42 @@ def leaks(folder: Path) -> tuple[list[Leak], list[NDArray[np.uint8]]]:
         top = np.argsort(-weights.log_odds(client), kind="stable")[:TOP]
         mine, theirs = matched(own.labels, held_out.labels, rng)
         near, far = own.take(mine).gather(), held_out.take(theirs).gather()
-        best, drawn = (public.take(places).gather() for places in (top, rng.choice(len(public), TOP, replace=False)))
+        best, drawn = (
+            public.take(places).gather()
+            for places in (top, rng.choice(len(public), TOP, replace=False))
+        )
         pairs = ((best, near), (best, far), (drawn, near))
-        found.append(Leak(*(float(similarities(*pair).max(axis=1).mean()) for pair in pairs)))
+        found.append(
+            Leak(*(float(similarities(*pair).max(axis=1).mean()) for pair in pairs))
+        )
         records = data.client(place)
         if len(pictures) < SHOWN and is_image(records.gather()[:1]):
-            ranked = np.argsort(-similarities(best, own.gather()), axis=1)[:, :NEIGHBOURS]
+            ranked = np.argsort(-similarities(best, own.gather()), axis=1)[
+                :, :NEIGHBOURS
+            ]
             images = server.public.distill.take(top).gather()
-            pictures.append(tiled(images, [records.take(row).gather() for row in ranked]))
+            pictures.append(
+                tiled(images, [records.take(row).gather() for row in ranked])
+            )
     return found, pictures
 
 
 def _private(h0: H0) -> H0:
-    """The same extractor for private records, whose features clients have computed already."""
+    """The same extractor for private records, whose features clients have computed
+    already.
+    """
     return H0(h0.spec, h0.module, h0.arrays, FeatureCache(cache_folder(), private=True))
 
 
-def tiled(images: NDArray[np.uint8], neighbours: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+def tiled(
+    images: NDArray[np.uint8], neighbours: Sequence[NDArray[np.uint8]]
+) -> NDArray[np.uint8]:
     """One row for each image, (H, W, C): the image, a white gap, its neighbours."""
     gap = np.full((images.shape[1], 4, images.shape[3]), 255, np.uint8)
-    rows = [np.concatenate([one, gap, *near], axis=1) for one, near in zip(images, neighbours, strict=True)]
+    rows = [
+        np.concatenate([one, gap, *near], axis=1)
+        for one, near in zip(images, neighbours, strict=True)
+    ]
     return np.concatenate(rows, axis=0)
 
 
@@ -112,13 +137,19 @@ def save_picture(pictures: Sequence[NDArray[np.uint8]], path: Path) -> None:
     from PIL import Image
 
     gap = np.full((pictures[0].shape[0], 8, pictures[0].shape[2]), 255, np.uint8)
-    row = np.concatenate([part for picture in pictures for part in (picture, gap)][:-1], axis=1)
+    row = np.concatenate(
+        [part for picture in pictures for part in (picture, gap)][:-1], axis=1
+    )
     image = Image.fromarray(row[..., 0] if row.shape[2] == 1 else row)
-    image.resize((2 * image.width, 2 * image.height), Image.Resampling.NEAREST).save(path)
+    image.resize((2 * image.width, 2 * image.height), Image.Resampling.NEAREST).save(
+        path
+    )
 
 
 def study(result: SweepResult) -> str:
-    """Write leakage.json, leakage.md and a picture for each arm, and return the table."""
+    """Write leakage.json, leakage.md and a picture for each arm, and return the
+    table.
+    """
     found: dict[str, list[list[Leak]]] = {}
     for arm in result.arms:
         for folder in arm.folders:
@@ -127,19 +158,35 @@ def study(result: SweepResult) -> str:
             if pictures and folder == arm.folders[0]:
                 save_picture(pictures, result.folder / f"leakage-{folder.name}.png")
     text = markdown([_row(label, runs) for label, runs in found.items()], HEADER)
-    plain = {label: [[vars(leak) for leak in run] for run in runs] for label, runs in found.items()}
-    write_atomically(result.folder / "leakage.json", json.dumps(plain, indent=0, ensure_ascii=False).encode())
+    plain = {
+        label: [[vars(leak) for leak in run] for run in runs]
+        for label, runs in found.items()
+    }
+    write_atomically(
+        result.folder / "leakage.json",
+        json.dumps(plain, indent=0, ensure_ascii=False).encode(),
+    )
     write_atomically(result.folder / "leakage.md", text.encode())
     return text
 
 
-HEADER = ("scores", "to own records", "to held-out ones", "own − held-out", "clients nearer to own", "random images")
+HEADER = (
+    "scores",
+    "to own records",
+    "to held-out ones",
+    "own − held-out",
+    "clients nearer to own",
+    "random images",
+)
 
 
 def _row(label: str, runs: Sequence[Sequence[Leak]]) -> tuple[str, ...]:
-    """Means over clients and runs; the difference with the 95 % interval of its mean over clients."""
+    """Means over clients and runs; the difference with the 95 % interval of its mean
+    over clients.
+    """
     own, held_out, drawn = (
-        np.array([getattr(leak, name) for run in runs for leak in run]) for name in ("own", "held_out", "random")
+        np.array([getattr(leak, name) for run in runs for leak in run])
+        for name in ("own", "held_out", "random")
     )
     gap = own - held_out
     half = 1.96 * gap.std(ddof=1) / np.sqrt(len(gap))

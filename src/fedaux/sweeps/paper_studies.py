@@ -1,11 +1,13 @@
 """The paper, study by study: `fedaux study NAME --scale smoke | cpu | paper`.
 
-One table. A study is a grid of settings for each scale, and runs as any sweep does; some write one more table of what
-their runs left behind (`after`), and the toys are functions of their own (`alone`).
+One table. A study is a grid of settings for each scale, and runs as any sweep does;
+some write one more table of what their runs left behind (`after`), and the toys are
+functions of their own (`alone`).
 
 - smoke: seconds, on data that come with scikit-learn. Shows that a study works, not what it finds.
 - cpu: minutes of one core (heterogeneity: a night), on the data in FEDAUX_DATA, read by `studies/sources.py` of the
-  repository. Heads on one frozen extractor stand for whole networks, unless the study is about these.
+  repository. Heads on one frozen extractor stand for whole networks, unless the study
+  is about these.
 - paper: the paper's own sizes, on the official files in FEDAUX_DATA. Days of a GPU; nobody has run these.
 """
 
@@ -29,9 +31,16 @@ PRESET = PRESETS["paper"].settings
 PRETRAINED = ["fedavg+p", "feddf+p", "fedaux"]
 NINE = list(PAPER)
 ALPHAS = [0.01, 0.04, 0.16, 0.64, 2.56, 10.24]
-RESNET = [{"name": "resnet8", "width": 16}]  # 78,000 parameters; the paper's has 4.9 million
+# 78,000 parameters; the paper's has 4.9 million
+RESNET = [{"name": "resnet8", "width": 16}]
 THREE = [{"name": "resnet8"}, {"name": "mobilenetv2"}, {"name": "shufflenet"}]
-WHOLE = {"head_only": False, "prototypes": RESNET, "pretrain.epochs": 24, "distill.lr": 5e-5}  # studies/networks.toml
+# studies/networks.toml
+WHOLE = {
+    "head_only": False,
+    "prototypes": RESNET,
+    "pretrain.epochs": 24,
+    "distill.lr": 5e-5,
+}
 
 BASES: dict[str, Table] = {
     "smoke": {
@@ -62,7 +71,8 @@ BASES: dict[str, Table] = {
         "aux.source": "studies.sources:tinyimagenet",
         "pretrain.epochs": 60,
         "pretrain.batch_size": 256,
-        "distill.lr": 1e-3,  # a head on frozen features takes larger steps than a network
+        # a head on frozen features takes larger steps than a network
+        "distill.lr": 1e-3,
         "privacy.epsilon": 1.0,
     },
     "paper": {
@@ -79,12 +89,15 @@ BASES: dict[str, Table] = {
         "aux.options.size": 32,
     },
 }
-NO_NOISE = 1000.0  # the least noise that is ever drawn: far below the differences between clients
+# the least noise that is ever drawn: far below the differences between clients
+NO_NOISE = 1000.0
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a study has at one scale: settings beside those of the scale, and the lists that are swept."""
+    """What a study has at one scale: settings beside those of the scale, and the lists
+    that are swept.
+    """
 
     axes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     settings: Table = field(default_factory=dict)
@@ -101,39 +114,60 @@ class Study:
     smoke: Grid
     cpu: Grid
     paper: Grid
-    after: str = ""  # module:function of the sweep's result: writes further files, and returns what to print
-    alone: str = ""  # module:function of a folder and a number of seeds, instead of a sweep
+    # module:function of the sweep's result: writes further files, and returns what to
+    # print
+    after: str = ""
+    # module:function of a folder and a number of seeds, instead of a sweep
+    alone: str = ""
 
     def grid(self, scale: str) -> Grid:
-        """Return what the study has at a scale, or raise with the scales that there are."""
+        """Return what the study has at a scale, or raise with the scales that there
+        are.
+        """
         if scale not in SCALES:
             raise ConfigError(str(unknown_name("scale", scale, SCALES)))
         found: Grid = getattr(self, scale)
         return found
 
-    def sweep(self, scale: str, overrides: Sequence[str] = (), chosen: MethodSettings = AS_CONFIGURED) -> Sweep:
+    def sweep(
+        self,
+        scale: str,
+        overrides: Sequence[str] = (),
+        chosen: MethodSettings = AS_CONFIGURED,
+    ) -> Sweep:
         """Return the sweep of a scale. `overrides` are those of `Sweep.from_dict`."""
         grid = self.grid(scale)
         table: dict[str, Any] = {}
         folder = _data_folder(scale)
         for key, value in {**BASES[scale], **grid.settings}.items():
-            set_key(table, key, value.replace("{data}", folder) if isinstance(value, str) else value, key)
+            set_key(
+                table,
+                key,
+                value.replace("{data}", folder) if isinstance(value, str) else value,
+                key,
+            )
         facts = {"title": self.title, "about": self.question, "seeds": grid.seeds}
-        return Sweep.from_dict({**table, "sweep": {**facts, **grid.axes}}, overrides, chosen)
+        return Sweep.from_dict(
+            {**table, "sweep": {**facts, **grid.axes}}, overrides, chosen
+        )
 
 
 def _data_folder(scale: str) -> str:
-    """Return FEDAUX_DATA, `{data}` in the settings; raise if a scale lacks what it needs."""
+    """Return FEDAUX_DATA, `{data}` in the settings; raise if a scale lacks what it
+    needs.
+    """
     folder = os.environ.get("FEDAUX_DATA", "")
     if scale == "cpu" and find_spec("studies") is None:
         raise ConfigError(
-            "--scale cpu reads its data with studies/sources.py: run it in the root of fedaux's repository, with "
-            "FEDAUX_DATA set to the folder of the data sets; or take --scale smoke."
+            "--scale cpu reads its data with studies/sources.py: run it in the root of "
+            "fedaux's repository, with FEDAUX_DATA set to the folder of the data sets; "
+            "or take --scale smoke."
         )
     if scale == "paper" and not folder:
         raise ConfigError(
-            "--scale paper needs FEDAUX_DATA, a folder with the official files of CIFAR-10, STL-10 and what else the "
-            "study names, unpacked; or take --scale smoke."
+            "--scale paper needs FEDAUX_DATA, a folder with the official files of "
+            "CIFAR-10, STL-10 and what else the study names, unpacked; or take --scale "
+            "smoke."
         )
     return folder
 
@@ -160,7 +194,10 @@ STUDIES: dict[str, Study] = {
         "How many clients must answer in each round?",
         Grid({"method": PRETRAINED, "fraction": [0.4, 0.8]}, seeds=1, minutes=0.2),
         Grid({"method": PRETRAINED, "fraction": [0.2, 0.4, 0.8]}, minutes=2.5),
-        Grid({"method": NINE, "fraction": [0.2, 0.4, 0.8], "data.alpha": [0.01, 100.0]}, {"data.clients": 20}),
+        Grid(
+            {"method": NINE, "fraction": [0.2, 0.4, 0.8], "data.alpha": [0.01, 100.0]},
+            {"data.clients": 20},
+        ),
     ),
     "auxiliary": Study(
         "Auxiliary data",
@@ -168,7 +205,9 @@ STUDIES: dict[str, Study] = {
         Grid(
             {
                 "method": ["feddf+p", "fedaux"],
-                "aux.source": [f"fedaux.sweeps.smoke_data:{x}" for x in ("photos", "noise")],
+                "aux.source": [
+                    f"fedaux.sweeps.smoke_data:{x}" for x in ("photos", "noise")
+                ],
             },
             seeds=1,
             minutes=0.2,
@@ -176,7 +215,12 @@ STUDIES: dict[str, Study] = {
         Grid(
             {
                 "method": ["feddf+p", "fedaux"],
-                "aux.options.name": ["tiny-imagenet", "device", "fashion-mnist", "mnist"],
+                "aux.options.name": [
+                    "tiny-imagenet",
+                    "device",
+                    "fashion-mnist",
+                    "mnist",
+                ],
             },
             {
                 "rounds": 10,
@@ -199,7 +243,10 @@ STUDIES: dict[str, Study] = {
         "One shot",
         "What does a single round reach, in which every client trains for long?",
         Grid(
-            {"method": PRETRAINED, "data.alpha": [0.01, 10.0]}, {"rounds": 1, "local.epochs": 2}, seeds=1, minutes=0.2
+            {"method": PRETRAINED, "data.alpha": [0.01, 10.0]},
+            {"rounds": 1, "local.epochs": 2},
+            seeds=1,
+            minutes=0.2,
         ),
         Grid(
             {"method": PRETRAINED, "data.alpha": [0.01, 0.16, 10.24]},
@@ -208,7 +255,15 @@ STUDIES: dict[str, Study] = {
         ),
         Grid(
             {
-                "method": ["fedavg", "fedprox", "feddf", "fedavg+p", "fedprox+p", "feddf+p", "fedaux"],
+                "method": [
+                    "fedavg",
+                    "fedprox",
+                    "feddf",
+                    "fedavg+p",
+                    "fedprox+p",
+                    "feddf+p",
+                    "fedaux",
+                ],
                 "data.alpha": [0.01, 0.04, 0.16, 10.24],
                 "prototypes": [["mobilenetv2"], ["shufflenet"]],
             },
@@ -218,15 +273,25 @@ STUDIES: dict[str, Study] = {
     "linear": Study(
         "Linear evaluation",
         "If only heads train, does accuracy still depend on the split?",
-        Grid({"method": PRETRAINED, "data.alpha": [0.01, 10.0]}, {"head_only": True}, seeds=1, minutes=0.2),
-        Grid({"method": PRETRAINED, "data.alpha": [0.01, 0.04, 0.16, 10.24]}, minutes=3.5),
+        Grid(
+            {"method": PRETRAINED, "data.alpha": [0.01, 10.0]},
+            {"head_only": True},
+            seeds=1,
+            minutes=0.2,
+        ),
+        Grid(
+            {"method": PRETRAINED, "data.alpha": [0.01, 0.04, 0.16, 10.24]}, minutes=3.5
+        ),
         Grid({"method": PRETRAINED, "data.alpha": ALPHAS}, {"head_only": True}),
     ),
     "privacy": Study(
         "Privacy",
         "What does the noise on the scores cost?",
         Grid(
-            {"privacy.scorer": ["class-embedding", "logistic"], "privacy.epsilon": [0.1, 10.0]},
+            {
+                "privacy.scorer": ["class-embedding", "logistic"],
+                "privacy.epsilon": [0.1, 10.0],
+            },
             {"head_only": True},
             seeds=1,
             minutes=0.2,
@@ -245,7 +310,12 @@ STUDIES: dict[str, Study] = {
                 "privacy.delta": [1e-6, 1e-5, 1e-4],
                 "privacy.ridge": [0.001, 0.01, 0.1, 1.0],
             },
-            {"rounds": 10, "data.clients": 40, "privacy.scorer": "logistic", "teachers.weights": "certainty"},
+            {
+                "rounds": 10,
+                "data.clients": 40,
+                "privacy.scorer": "logistic",
+                "teachers.weights": "certainty",
+            },
         ),
     ),
     "text": Study(
@@ -254,7 +324,16 @@ STUDIES: dict[str, Study] = {
         Grid(
             {"method": PRETRAINED},
             {
-                "prototypes": [{"name": "bert", "layers": 1, "width": 32, "heads": 2, "inner": 64, "length": 12}],
+                "prototypes": [
+                    {
+                        "name": "bert",
+                        "layers": 1,
+                        "width": 32,
+                        "heads": 2,
+                        "inner": 64,
+                        "length": 12,
+                    }
+                ],
                 "data.source": "fedaux.sweeps.smoke_data:sentences",
                 "aux.source": "fedaux.sweeps.smoke_data:sentences",
                 "aux.options.seed": 1,
@@ -296,13 +375,21 @@ STUDIES: dict[str, Study] = {
     "mixed": Study(
         "Mixed architectures",
         "What do clients with different networks reach together?",
-        Grid({"method": PRETRAINED}, {"prototypes": ["mlp", "cnn"]}, seeds=1, minutes=0.2),
+        Grid(
+            {"method": PRETRAINED}, {"prototypes": ["mlp", "cnn"]}, seeds=1, minutes=0.2
+        ),
         Grid(
             {"method": PRETRAINED, "data.alpha": [0.1]},
-            {  # as in studies/regimes.py; MobileNetV2 and ShuffleNet would pre-train for hours
+            # as in studies/regimes.py; MobileNetV2 and ShuffleNet would pre-train for
+            # hours
+            {
                 **WHOLE,
                 "rounds": 10,
-                "prototypes": [*RESNET, {"name": "resnet8", "width": 8}, {"name": "cnn"}],
+                "prototypes": [
+                    *RESNET,
+                    {"name": "resnet8", "width": 8},
+                    {"name": "cnn"},
+                ],
                 "data.options": {"limit": 20_000, "test_limit": 4000},
                 "aux.limit": 12_000,
                 "aux.negatives": 0.75,
@@ -310,12 +397,16 @@ STUDIES: dict[str, Study] = {
             },
         ),
         Grid(
-            {"method": ["feddf", "feddf+p", "fedaux"], "data.alpha": ALPHAS}, {"prototypes": THREE, "data.clients": 60}
+            {"method": ["feddf", "feddf+p", "fedaux"], "data.alpha": ALPHAS},
+            {"prototypes": THREE, "data.clients": 60},
         ),
     ),
     "toys": Study(
         "Toys",
-        "Do weighted teachers find Iris, and are scores the weights that theory asks for?",
+        (
+            "Do weighted teachers find Iris, and are scores the weights that theory "
+            "asks for?"
+        ),
         Grid(seeds=1, minutes=0.2),
         Grid(minutes=0.3),
         Grid(minutes=0.3),
@@ -323,21 +414,37 @@ STUDIES: dict[str, Study] = {
     ),
     "leakage": Study(
         "Leakage",
-        "Are the public images that a client scores highest closer to its records than to others?",
+        (
+            "Are the public images that a client scores highest closer to its records "
+            "than to others?"
+        ),
         Grid(
-            {"privacy.scorer": ["class-embedding", "logistic"], "privacy.epsilon": [1.0, NO_NOISE]},
+            {
+                "privacy.scorer": ["class-embedding", "logistic"],
+                "privacy.epsilon": [1.0, NO_NOISE],
+            },
             {"rounds": 1, "head_only": True},
             seeds=1,
             minutes=0.2,
         ),
         Grid(
-            {"privacy.scorer": ["logistic", "class-embedding"], "privacy.epsilon": [0.1, 1.0, NO_NOISE]},
+            {
+                "privacy.scorer": ["logistic", "class-embedding"],
+                "privacy.epsilon": [0.1, 1.0, NO_NOISE],
+            },
             {"rounds": 1, "fraction": 1.0},
-            minutes=5,  # most of them features, which linear, privacy, one-shot and participation share
+            # most of them features, which linear, privacy, one-shot and participation
+            # share
+            minutes=5,
         ),
         Grid(
             {"privacy.epsilon": [0.1, NO_NOISE]},
-            {"rounds": 1, "fraction": 1.0, "privacy.scorer": "logistic", "privacy.ridge": 0.1},
+            {
+                "rounds": 1,
+                "fraction": 1.0,
+                "privacy.scorer": "logistic",
+                "privacy.ridge": 0.1,
+            },
         ),
         after="fedaux.sweeps.leakage:study",
     ),

@@ -1,4 +1,6 @@
-"""Small data that need no download, for studies at the scale `smoke`: photographs, noise, sentences."""
+"""Small data that need no download, for studies at the scale `smoke`: photographs,
+noise, sentences.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,20 @@ TOPICS = {
     "trade": "bank market shares profit price oil stock euro",
     "space": "orbit rocket planet moon launch probe comet star",
 }
-COMMON = ["the", "a", "of", "and", "in", "on", "was", "is", "after", "before", "new", "old"]
+COMMON = [
+    "the",
+    "a",
+    "of",
+    "and",
+    "in",
+    "on",
+    "was",
+    "is",
+    "after",
+    "before",
+    "new",
+    "old",
+]
 
 
 def photos(count: int = 300) -> Corpus:
@@ -20,7 +35,8 @@ def photos(count: int = 300) -> Corpus:
 
     rng, patches = np.random.default_rng(0), []
     for image in load_sample_images().images:
-        grey = image.mean(axis=2)[::4, ::4].astype(np.uint8)  # a patch shows 32 × 32 of the photograph's pixels
+        # a patch shows 32 × 32 of the photograph's pixels
+        grey = image.mean(axis=2)[::4, ::4].astype(np.uint8)
         for _ in range(count // 2):
             row, column = rng.integers(0, np.array(grey.shape) - 8)
             patches.append(grey[row : row + 8, column : column + 8, None])
@@ -29,7 +45,9 @@ def photos(count: int = 300) -> Corpus:
 
 def noise(count: int = 300) -> Corpus:
     """8×8 images in which every pixel is random."""
-    return Corpus(Records(np.random.default_rng(0).integers(0, 256, (count, 8, 8, 1), np.uint8)))
+    return Corpus(
+        Records(np.random.default_rng(0).integers(0, 256, (count, 8, 8, 1), np.uint8))
+    )
 
 
 def sentences(count: int = 300, seed: int = 0) -> Corpus:
@@ -37,5 +55,12 @@ def sentences(count: int = 300, seed: int = 0) -> Corpus:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, len(TOPICS), count)
     words = [text.split() for text in TOPICS.values()]
-    texts = [" ".join(rng.choice(words[y] if rng.random() < 0.6 else COMMON) for _ in range(8)) for y in labels]
-    return Corpus(Records(np.array(texts), labels.astype(np.int64)), classes=tuple(TOPICS))
+    texts = [
+        " ".join(
+            rng.choice(words[y] if rng.random() < 0.6 else COMMON) for _ in range(8)
+        )
+        for y in labels
+    ]
+    return Corpus(
+        Records(np.array(texts), labels.astype(np.int64)), classes=tuple(TOPICS)
+    )

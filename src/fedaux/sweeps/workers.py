@@ -1,8 +1,9 @@
-"""A pool of worker processes: one that fails or dies costs its task only, and all of them end with this process.
+"""A pool of worker processes: one that fails or dies costs its task only, and all of
+them end with this process.
 
-`concurrent.futures` and loky have neither: a killed worker fails all tasks of its pool, and workers in the midst of a
-task outlive a killed parent. Processes are spawned, so a program of your own that uses them needs
-`if __name__ == "__main__":`.
+`concurrent.futures` and loky have neither: a killed worker fails all tasks of its pool,
+and workers in the midst of a task outlive a killed parent. Processes are spawned, so a
+program of your own that uses them needs `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 @dataclass(frozen=True)
 class Task:
-    """`call(on_progress=…)`, which can be sent to another process, once all it needs has succeeded."""
+    """`call(on_progress=…)`, which can be sent to another process, once all it needs
+    has succeeded.
+    """
 
     name: str
     call: Callable[..., object]
@@ -45,8 +48,12 @@ class TaskError:
 Outcome = tuple[Task, TaskError | None]
 
 
-def run_tasks(tasks: Sequence[Task], jobs: int, threads: int, on_progress: OnTaskProgress) -> Iterator[Outcome]:
-    """Yield each task as it ends, with its error if it failed. A single job runs in this process, in order."""
+def run_tasks(
+    tasks: Sequence[Task], jobs: int, threads: int, on_progress: OnTaskProgress
+) -> Iterator[Outcome]:
+    """Yield each task as it ends, with its error if it failed. A single job runs in
+    this process, in order.
+    """
     if jobs > 1:
         yield from _Pool(list(tasks), jobs, threads, on_progress).run()
         return
@@ -78,13 +85,20 @@ class _Pool:
     def _start(self, ended: dict[str, TaskError | None]) -> Iterator[Outcome]:
         """Give tasks to idle workers; a task fails if one that it needs has failed."""
         for task in [task for task in self.waiting if task.needs <= ended.keys()]:
-            failed = next((error for need in task.needs if (error := ended[need])), None)
+            failed = next(
+                (error for need in task.needs if (error := ended[need])), None
+            )
             if failed:
                 self.waiting.remove(task)
                 yield task, failed
             elif len(self.busy) < self.jobs:
                 self.waiting.remove(task)
-                idle = next((each for each in self.processes if each not in self.busy), None) or self._spawn()
+                idle = (
+                    next(
+                        (each for each in self.processes if each not in self.busy), None
+                    )
+                    or self._spawn()
+                )
                 self.busy[idle] = task
                 idle.send(task)
 
@@ -108,14 +122,18 @@ class _Pool:
     def _spawn(self) -> Connection:
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(there, self.threads), daemon=True)
+        process = context.Process(
+            target=_serve, args=(there, self.threads), daemon=True
+        )
         process.start()
         there.close()  # otherwise the death of the process would go unnoticed
         self.processes[here] = process
         return here
 
     def _terminate(self) -> None:
-        """Terminate the workers without waiting: what a run has saved stays intact whenever its process ends."""
+        """Terminate the workers without waiting: what a run has saved stays intact
+        whenever its process ends.
+        """
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
@@ -126,9 +144,12 @@ class _Pool:
 
 
 def _serve(connection: Connection, threads: int) -> None:
-    """A worker's main. Ctrl-C reaches all processes of a terminal: the parent decides what it means."""
+    """A worker's main. Ctrl-C reaches all processes of a terminal: the parent decides
+    what it means.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # half-written files are removed on the way out
+    # half-written files are removed on the way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     import torch
 
     torch.set_num_threads(threads)
@@ -144,7 +165,9 @@ def _attempt(task: Task, on_progress: OnProgress) -> TaskError | None:
         task.call(on_progress=on_progress)
     except Exception as error:
         text = str(error) or type(error).__name__
-        return TaskError(exit_code(error), text, "".join(traceback.format_exception(error)))
+        return TaskError(
+            exit_code(error), text, "".join(traceback.format_exception(error))
+        )
     return None
 
 
@@ -154,6 +177,7 @@ def _died(process: SpawnProcess) -> TaskError:
     reason = f"by signal {-code}" if code < 0 else f"with code {code}"
     return TaskError(
         Exit.STOPPED,
-        f"its process was ended {reason} from outside: often memory ran out, and fewer --jobs help; "
+        f"its process was ended {reason} from outside: often memory ran out, and fewer "
+        "--jobs help; "
         'a program of your own must start sweeps below `if __name__ == "__main__":`.',
     )

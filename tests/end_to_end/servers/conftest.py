@@ -16,10 +16,18 @@ def federation(tmp_path: Path) -> Iterator[Callable[..., Federation]]:
     made: list[Servers] = []
 
     def make(
-        slow: bool = False, plain: bool = True, isolation: str = "subprocess", rounds: int = 2, **policy: float
+        slow: bool = False,
+        plain: bool = True,
+        isolation: str = "subprocess",
+        rounds: int = 2,
+        **policy: float,
     ) -> Federation:
-        """`slow`: a training that takes more than ten seconds, time enough to be killed in."""
-        config = replace(CONFIG, rounds=rounds, federation=replace(CONFIG.federation, **policy))
+        """`slow`: a training that takes more than ten seconds, time enough to be killed
+        in.
+        """
+        config = replace(
+            CONFIG, rounds=rounds, federation=replace(CONFIG.federation, **policy)
+        )
         if slow:
             config = replace(config, method="helpers.slow_training:method")
         made.append(Servers(tmp_path / "servers", plain=plain, isolation=isolation))

@@ -1,6 +1,8 @@
-"""The fault matrix of docs/sites-operate.md: each row kills something real, and the run does what the table says.
+"""The fault matrix of docs/sites-operate.md: each row kills something real, and the run
+does what the table says.
 
-Whatever happens: nothing is released twice, no round counts twice, no finished round is lost.
+Whatever happens: nothing is released twice, no round counts twice, no finished round is
+lost.
 """
 
 import contextlib
@@ -40,8 +42,12 @@ def checked(made: Federation, rounds: int = 2) -> RunState:
     for name in SITES:
         assert len(made.spent(name)) <= 1
     for name, release in state.releases.items():
-        (stored,) = (path.read_text() for path in (made.folder / "vaults" / name).glob("release-*.json"))
-        assert str(release.arrays["values"].tolist()) in stored  # what the server has is what the site remembers
+        (stored,) = (
+            path.read_text()
+            for path in (made.folder / "vaults" / name).glob("release-*.json")
+        )
+        # what the server has is what the site remembers
+        assert str(release.arrays["values"].tolist()) in stored
     return state
 
 
@@ -67,16 +73,21 @@ def _command(pid: int) -> str:
 
 
 def failures(state: RunState, round_: int = 1) -> dict[str, str]:
-    return {failure.client: failure.reason for failure in state.history[round_ - 1].failures}
+    return {
+        failure.client: failure.reason for failure in state.history[round_ - 1].failures
+    }
 
 
-def test_a_supernode_killed_in_a_round_is_asked_again_when_it_is_back(federation: Make) -> None:
+def test_a_supernode_killed_in_a_round_is_asked_again_when_it_is_back(
+    federation: Make,
+) -> None:
     made = federation(slow=True)
     made.up()
     made.begin()
     training(made, SITES[1])
     made.servers.kill(SITES[1])
-    made.site(SITES[1])  # its machine comes back, under a new node id: the client is the same
+    # its machine comes back, under a new node id: the client is the same
+    made.site(SITES[1])
     made.servers.finish(seconds=400)
     state = checked(made)
     assert [len(result.client_metrics) for result in state.history] == [3, 3]
@@ -114,7 +125,9 @@ def test_a_straggler_is_not_waited_for(federation: Make) -> None:
     made.begin()
     made.servers.finish(seconds=400)
     (result,) = checked(made, rounds=1).history
-    assert [(one.client, one.kind) for one in result.failures] == [(SITES[2], "no-answer")]
+    assert [(one.client, one.kind) for one in result.failures] == [
+        (SITES[2], "no-answer")
+    ]
     assert len(result.client_metrics) == 2
 
 
@@ -126,7 +139,13 @@ def test_a_superlink_killed_and_restarted_costs_nothing(federation: Make) -> Non
     made.servers.kill("superlink")
     time.sleep(5)
     made.servers.superlink()
-    wait_for(lambda: (made.out / "model").exists(), 400, "the run did not end", made.servers, "superexec")
+    wait_for(
+        lambda: (made.out / "model").exists(),
+        400,
+        "the run did not end",
+        made.servers,
+        "superexec",
+    )
     state = checked(made)
     assert [len(result.client_metrics) for result in state.history] == [3, 3]
 
@@ -136,13 +155,18 @@ def test_a_server_app_that_is_killed_goes_on_in_a_new_run(federation: Make) -> N
     made.up()
     made.begin()
     made.servers.until(r"round 1/2: accuracy", seconds=300)
-    (app,) = [pid for pid in _family(made.servers.processes["superlink"].pid) if "flwr-serverapp" in _command(pid)]
+    (app,) = [
+        pid
+        for pid in _family(made.servers.processes["superlink"].pid)
+        if "flwr-serverapp" in _command(pid)
+    ]
     os.kill(app, signal.SIGKILL)
     before = RunState.load(made.out)
     made.begin("again")
     text = made.servers.finish("again", seconds=400)
     state = checked(made)
-    assert state.history[0] == replace(before.history[0], confusion=None)  # kept of the last alone
+    # kept of the last alone
+    assert state.history[0] == replace(before.history[0], confusion=None)
     assert "releases: 1/3" not in text  # and nobody was asked for a release again
     assert "round 2/2: accuracy" in text
 
@@ -153,7 +177,10 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk]
-    if shutil.which("mount") is None or subprocess.run(words, capture_output=True, check=False).returncode != 0:
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(words, capture_output=True, check=False).returncode != 0
+    ):
         pytest.skip("a small file system cannot be mounted here; run as root")
     with (disk / "full").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -162,7 +189,9 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=False)
 
 
-def test_a_site_with_a_full_disk_releases_nothing_and_the_others_go_on(federation: Make, full_disk: Path) -> None:
+def test_a_site_with_a_full_disk_releases_nothing_and_the_others_go_on(
+    federation: Make, full_disk: Path
+) -> None:
     made = federation()
     made.servers.superlink()
     made.site(SITES[0], vault=str(full_disk))
@@ -177,7 +206,9 @@ def test_a_site_with_a_full_disk_releases_nothing_and_the_others_go_on(federatio
 
 
 @pytest.mark.parametrize("quorum", [0.3, 0.9])
-def test_most_of_the_nodes_gone_is_a_matter_of_the_quorum(federation: Make, quorum: float) -> None:
+def test_most_of_the_nodes_gone_is_a_matter_of_the_quorum(
+    federation: Make, quorum: float
+) -> None:
     made = federation(slow=True, quorum=quorum)
     made.up()
     made.begin()
@@ -186,7 +217,10 @@ def test_most_of_the_nodes_gone_is_a_matter_of_the_quorum(federation: Make, quor
     made.servers.kill(SITES[2])
     if quorum < 0.5:
         made.servers.finish(seconds=400)
-        assert [len(result.client_metrics) for result in checked(made).history] == [1, 1]
+        assert [len(result.client_metrics) for result in checked(made).history] == [
+            1,
+            1,
+        ]
         return
     made.servers.until("federation.quorum = 0.9 asks for 3", seconds=300)
     assert RunState.load(made.out).round == 0

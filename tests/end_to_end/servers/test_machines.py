@@ -1,6 +1,8 @@
-"""A server and two sites on machines of their own: far apart, on lossy wires, and one cut off in the midst of a round.
+"""A server and two sites on machines of their own: far apart, on lossy wires, and one
+cut off in the midst of a round.
 
-Each is a network namespace with its own address; the scripts are those that `fedaux deploy init` writes.
+Each is a network namespace with its own address; the scripts are those that `fedaux
+deploy init` writes.
 """
 
 import json
@@ -25,16 +27,24 @@ class Deployment(LiveDeployment):
     def answered(self, name: str) -> list[int]:
         """The rounds for which this site has trained, as its own log has them."""
         lines = (self.site(name) / "log" / "site.jsonl").read_text().splitlines()
-        return [row["round"] for row in map(json.loads, lines) if row.get("task") == "train"]
+        return [
+            row["round"] for row in map(json.loads, lines) if row.get("task") == "train"
+        ]
 
     def replies(self) -> list[int]:
-        return [len(result.client_metrics) for result in RunState.load(self.server / "run").history]
+        return [
+            len(result.client_metrics)
+            for result in RunState.load(self.server / "run").history
+        ]
 
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Iterator[Deployment]:
     """On good wires, with both sites online."""
-    with Machines(SITES) as machines, Deployment(tmp_path / "federation", machines) as made:
+    with (
+        Machines(SITES) as machines,
+        Deployment(tmp_path / "federation", machines) as made,
+    ):
         made.start("superlink.sh", "superexec.sh")
         made.register()
         made.start_sites()
@@ -42,18 +52,27 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
 
 
 def test_far_sites_on_lossy_wires(deployment: Deployment) -> None:
-    """A ping of 160 ms and every fiftieth packet lost: slower, and otherwise as at home."""
+    """A ping of 160 ms and every fiftieth packet lost: slower, and otherwise as at
+    home.
+    """
     for wire in deployment.machines.wires.values():
         wire.delay, wire.loss = 0.08, 0.02
     assert deployment.run(2).wait(900) == 0
     assert deployment.replies() == [2, 2]
     assert [deployment.answered(name) for name in SITES] == [[1, 2], [1, 2]]
-    assert all(wire.lost > 0.01 * wire.carried > 0 for wire in deployment.machines.wires.values())
+    assert all(
+        wire.lost > 0.01 * wire.carried > 0
+        for wire in deployment.machines.wires.values()
+    )
 
 
 @pytest.mark.parametrize("seconds", [20, 150])
-def test_a_site_that_is_cut_off_in_a_round(deployment: Deployment, seconds: float) -> None:
-    """For less than its time, nothing is missing; for more, the round ends without it, and a later one has it again."""
+def test_a_site_that_is_cut_off_in_a_round(
+    deployment: Deployment, seconds: float
+) -> None:
+    """For less than its time, nothing is missing; for more, the round ends without it,
+    and a later one has it again.
+    """
     cut = deployment.machines.wires["paris"]
     run = deployment.run(3, "federation.timeout=90; federation.quorum=0.5")
 
@@ -69,5 +88,8 @@ def test_a_site_that_is_cut_off_in_a_round(deployment: Deployment, seconds: floa
     assert cut.lost > 0
     assert run.wait(900) == 0
     assert deployment.replies() == ([2, 2, 2] if seconds < 90 else [2, 1, 2])
-    assert len(deployment.answered("paris")) == len(set(deployment.answered("paris")))  # nothing was trained twice
-    assert [site["epsilon"] for site in deployment.status()[1]["sites"]] == pytest.approx([1.0, 1.0], abs=1e-5)
+    # nothing was trained twice
+    assert len(deployment.answered("paris")) == len(set(deployment.answered("paris")))
+    assert [
+        site["epsilon"] for site in deployment.status()[1]["sites"]
+    ] == pytest.approx([1.0, 1.0], abs=1e-5)

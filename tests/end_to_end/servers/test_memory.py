@@ -1,4 +1,6 @@
-"""Over the real transport, too, the server's memory does not grow with the number of clients."""
+"""Over the real transport, too, the server's memory does not grow with the number of
+clients.
+"""
 
 import json
 from pathlib import Path
@@ -15,7 +17,10 @@ def test_eighty_replies_of_20_mb_cost_hardly_more_than_ten(tmp_path: Path) -> No
         for name in "abc":
             servers.node(name, {"clients": name})
         servers.run(
-            tmp_path, tmp_path / "found.json", server="helpers.big_replies:server", client="helpers.big_replies:client"
+            tmp_path,
+            tmp_path / "found.json",
+            server="helpers.big_replies:server",
+            client="helpers.big_replies:client",
         )
         servers.finish(seconds=1500)
     found = json.loads((tmp_path / "found.json").read_text())

@@ -1,4 +1,6 @@
-"""Who is not let in: each intruder is tried against a real SuperLink with TLS and node keys."""
+"""Who is not let in: each intruder is tried against a real SuperLink with TLS and node
+keys.
+"""
 
 import time
 from collections.abc import Callable
@@ -23,10 +25,14 @@ def said(made: Federation, name: str, seconds: float = 25) -> str:
 
 
 def online(made: Federation) -> int:
-    return sum(node.status == "online" for node in ControlLink(made.servers.folder).nodes())
+    return sum(
+        node.status == "online" for node in ControlLink(made.servers.folder).nodes()
+    )
 
 
-def test_intruders_are_not_let_in(federation: Callable[..., Federation], tmp_path: Path) -> None:
+def test_intruders_are_not_let_in(
+    federation: Callable[..., Federation], tmp_path: Path
+) -> None:
     made = federation(plain=False)
     made.servers.superlink()
     made.servers.register(SITES[0])
@@ -35,7 +41,11 @@ def test_intruders_are_not_let_in(federation: Callable[..., Federation], tmp_pat
     while online(made) == 0 and not patience.over():
         time.sleep(1)
     assert online(made) == 1
-    settings = {"config": str(made.site_file), "vault": str(tmp_path / "v"), "clients": SITES[1]}
+    settings = {
+        "config": str(made.site_file),
+        "vault": str(tmp_path / "v"),
+        "clients": SITES[1],
+    }
 
     made.servers.node("unregistered", settings)  # a key that nobody registered
     assert "Failed to activate SuperNode" in said(made, "unregistered")
@@ -43,7 +53,8 @@ def test_intruders_are_not_let_in(federation: Callable[..., Federation], tmp_pat
     foreign = tmp_path / "foreign.crt"
     foreign.write_bytes(create_authority().certificate_pem())
     made.servers.register(SITES[1])
-    made.servers.node("foreign", settings, key=SITES[1], root=foreign)  # the server is not whom this site trusts
+    # the server is not whom this site trusts
+    made.servers.node("foreign", settings, key=SITES[1], root=foreign)
     assert "unable to get local issuer certificate" in said(made, "foreign")
 
     made.servers.plain = True
@@ -51,8 +62,12 @@ def test_intruders_are_not_let_in(federation: Callable[..., Federation], tmp_pat
     made.servers.plain = False
     assert "Connection attempt failed" in said(made, "plain")
 
-    made.servers.node("twin", {**settings, "clients": SITES[0]}, key=SITES[0])  # the key of a node that is there
+    # the key of a node that is there
+    made.servers.node("twin", {**settings, "clients": SITES[0]}, key=SITES[0])
     assert "Failed to activate SuperNode" in said(made, "twin")
 
-    assert [made.servers.processes[name].poll() is None for name in ("unregistered", "foreign", "twin")] == [False] * 3
+    assert [
+        made.servers.processes[name].poll() is None
+        for name in ("unregistered", "foreign", "twin")
+    ] == [False] * 3
     assert online(made) == 1

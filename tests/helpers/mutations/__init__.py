@@ -1,7 +1,9 @@
-"""Mutations: each replaces one behaviour of fedaux by a defect, which a test or an attack of the audit must find.
+"""Mutations: each replaces one behaviour of fedaux by a defect, which a test or an
+attack of the audit must find.
 
-`python -m helpers.mutations [NUMBER | NAME ...]` applies them one at a time and runs their tests. A mutation replaces a
-function, a method or a constant where it is looked up when it is called, and raises an error if that is missing.
+`python -m helpers.mutations [NUMBER | NAME ...]` applies them one at a time and runs
+their tests. A mutation replaces a function, a method or a constant where it is looked
+up when it is called, and raises an error if that is missing.
 """
 
 from helpers.mutations import deployment, gate, records, servers
@@ -16,7 +18,10 @@ from helpers.mutations.registry import (
     full_name,
 )
 
-ROOMS = {room.__name__.rpartition(".")[2]: room for room in (deployment, gate, records, servers)}
+ROOMS = {
+    room.__name__.rpartition(".")[2]: room
+    for room in (deployment, gate, records, servers)
+}
 
 __all__ = [
     "AUDIT_FINDINGS",

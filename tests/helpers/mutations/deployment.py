@@ -1,4 +1,6 @@
-"""Mutations of servers and sites that are deployed: the SuperLink, the SuperNode, their scripts, keys, certificates."""
+"""Mutations of servers and sites that are deployed: the SuperLink, the SuperNode, their
+scripts, keys, certificates.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,12 @@ from helpers.mutations.registry import fails
 RUN_CONTROL = "unit/deploy/test_run_control.py"
 SUPERLINK = "unit/deploy/test_superlink.py"
 SUPERNODE = "unit/deploy/test_supernode.py"
-LOCAL_USERS = "end_to_end/test_local_users.py::test_another_user_gets_neither_orders_nor_tokens"
-FLOWERS_SERVER = f"{SUPERLINK}::test_flowers_own_server_answers_strangers_only_about_the_fleet"
+LOCAL_USERS = (
+    "end_to_end/test_local_users.py::test_another_user_gets_neither_orders_nor_tokens"
+)
+FLOWERS_SERVER = (
+    f"{SUPERLINK}::test_flowers_own_server_answers_strangers_only_about_the_fleet"
+)
 
 
 @fails(
@@ -72,7 +78,9 @@ def failed_run_counts_as_complete(patch: pytest.MonkeyPatch) -> None:
     attack="11",
 )
 def script_drops_the_exit_code(patch: pytest.MonkeyPatch) -> None:
-    """The process behind run.sh ends with 0, whatever it has found out about the run."""
+    """The process behind run.sh ends with 0, whatever it has found out about the
+    run.
+    """
     leave = sys.exit
     patch.setattr(sys, "exit", lambda code=0: leave(0))
 
@@ -85,7 +93,9 @@ def script_drops_the_exit_code(patch: pytest.MonkeyPatch) -> None:
 def keys_are_registered_without_names(patch: pytest.MonkeyPatch) -> None:
     """The server registers a site's key, but not whose it is."""
     register_key = membership.register_key
-    patch.setattr(membership, "register_key", lambda key, name, link: register_key(key, "", link))
+    patch.setattr(
+        membership, "register_key", lambda key, name, link: register_key(key, "", link)
+    )
 
 
 @fails(
@@ -96,7 +106,11 @@ def keys_are_registered_without_names(patch: pytest.MonkeyPatch) -> None:
 def names_are_not_sent_to_flower(patch: pytest.MonkeyPatch) -> None:
     """Flower's own list of nodes has keys and no names."""
     register = ControlLink.register
-    patch.setattr(ControlLink, "register", lambda self, public_key, name: register(self, public_key, ""))
+    patch.setattr(
+        ControlLink,
+        "register",
+        lambda self, public_key, name: register(self, public_key, ""),
+    )
 
 
 @fails(
@@ -108,7 +122,9 @@ def renewed_certificate_is_not_written(patch: pytest.MonkeyPatch) -> None:
     """The server keeps its old certificate beside the key of the new one."""
     write = membership.write_atomically
 
-    def write_all_but_certificates(path: Path, content: bytes, private: bool = False) -> None:
+    def write_all_but_certificates(
+        path: Path, content: bytes, private: bool = False
+    ) -> None:
         if path.suffix != ".pem":
             write(path, content, private=private)
 
@@ -121,13 +137,17 @@ def renewed_certificate_is_not_written(patch: pytest.MonkeyPatch) -> None:
     attack="4",
 )
 def orders_are_served_at_a_port(patch: pytest.MonkeyPatch) -> None:
-    """A node's local API listens at a TCP port, which every user of the machine may call."""
+    """A node's local API listens at a TCP port, which every user of the machine may
+    call.
+    """
     patch.setattr(flower_patches, "serve_at_socket", lambda path: None)
 
 
 @fails(LOCAL_USERS, red="assert [False] == [True]", attack="4")
 def socket_is_open_to_all_users(patch: pytest.MonkeyPatch) -> None:
-    """The folder of a node's socket lets every user of the machine in, and the node does not notice."""
+    """The folder of a node's socket lets every user of the machine in, and the node
+    does not notice.
+    """
     private_socket = supernode.private_socket
 
     @contextmanager
@@ -199,7 +219,11 @@ def bundle_is_read_without_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(supernode, "read_project", read_project)
 
 
-@fails(f"{SUPERNODE}::test_any_other_app_is_refused", red="'more than 65,536 bytes' in ''", attack="a")
+@fails(
+    f"{SUPERNODE}::test_any_other_app_is_refused",
+    red="'more than 65,536 bytes' in ''",
+    attack="a",
+)
 def bundle_may_have_any_size(patch: pytest.MonkeyPatch) -> None:
     """A node accepts apps of a gigabyte."""
     patch.setattr(supernode, "MAX_BYTES", 10**9)
@@ -231,9 +255,15 @@ def long_body_is_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(superlink, "body_size", lambda headers: 0)
 
 
-@fails(f"{SUPERLINK}::test_a_body_that_does_not_say_so_is_not_read", red="200 OK", attack="8")
+@fails(
+    f"{SUPERLINK}::test_a_body_that_does_not_say_so_is_not_read",
+    red="200 OK",
+    attack="8",
+)
 def body_need_not_say_its_length(patch: pytest.MonkeyPatch) -> None:
-    """A body that does not say how long it is counts as empty, and is read to its end."""
+    """A body that does not say how long it is counts as empty, and is read to its
+    end.
+    """
 
     def stated_size(headers: Mapping[bytes, bytes]) -> int | None:
         size = int(headers.get(b"content-length", b"0"))
@@ -278,7 +308,9 @@ def half_open_request_is_waited_for(patch: pytest.MonkeyPatch) -> None:
     attack="8",
 )
 def later_half_open_request_is_waited_for(patch: pytest.MonkeyPatch) -> None:
-    """The server gives up a connection's first request that does not arrive, but no later one."""
+    """The server gives up a connection's first request that does not arrive, but no
+    later one.
+    """
     stalled = LimitedProtocol._stalled
 
     def first_request_stalled(self: LimitedProtocol, awaited: tuple[Any, int]) -> bool:
@@ -297,15 +329,25 @@ def machine_connects_as_often_as_it_likes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConnectionRate, "allows", lambda self, machine: True)
 
 
-@fails(f"{SUPERLINK}::test_headers_have_an_end", red="DID NOT RAISE ConnectionError", attack="8")
+@fails(
+    f"{SUPERLINK}::test_headers_have_an_end",
+    red="DID NOT RAISE ConnectionError",
+    attack="8",
+)
 def headers_have_no_end(patch: pytest.MonkeyPatch) -> None:
     """The headers of a request may have a gigabyte."""
     patch.setattr(superlink, "MAX_HEAD", 10**9)
 
 
-@fails(f"{SUPERLINK}::test_no_connection_becomes_a_websocket", red="AssertionError", attack="8")
+@fails(
+    f"{SUPERLINK}::test_no_connection_becomes_a_websocket",
+    red="AssertionError",
+    attack="8",
+)
 def connection_becomes_a_websocket(patch: pytest.MonkeyPatch) -> None:
-    """Uvicorn takes WebSockets, which it no longer counts among a machine's connections."""
+    """Uvicorn takes WebSockets, which it no longer counts among a machine's
+    connections.
+    """
     _leave_to_uvicorn(patch, "ws")
 
 
@@ -324,15 +366,21 @@ def _leave_to_uvicorn(patch: pytest.MonkeyPatch, *names: str) -> None:
     pinned_options = superlink.pinned_options
 
     def other_options() -> dict[str, Any]:
-        return {name: value for name, value in pinned_options().items() if name not in names}
+        return {
+            name: value for name, value in pinned_options().items() if name not in names
+        }
 
     patch.setattr(superlink, "pinned_options", other_options)
 
 
-@fails(f"{SUPERLINK}::test_whom_a_connection_counts_on", red="2001:db8::/64", attack="8")
+@fails(
+    f"{SUPERLINK}::test_whom_a_connection_counts_on", red="2001:db8::/64", attack="8"
+)
 def each_ipv6_address_counts_alone(patch: pytest.MonkeyPatch) -> None:
     """An IPv6 machine counts as another one at each of its 2⁶⁴ addresses."""
-    patch.setattr(superlink, "machine", lambda address: str(superlink._parsed(address) or address))
+    patch.setattr(
+        superlink, "machine", lambda address: str(superlink._parsed(address) or address)
+    )
 
 
 @fails(FLOWERS_SERVER, red="is <function serve", attack="8")

@@ -1,4 +1,6 @@
-"""Mutations of what stands between an order and private records: orders, the account, secure sums, approvals."""
+"""Mutations of what stands between an order and private records: orders, the account,
+secure sums, approvals.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,12 @@ FAULTS = "end_to_end/test_fault_schedule.py"
 # which orders a site answers
 
 
-def _read_orders_as(patch: pytest.MonkeyPatch, change: Callable[[Site, Any], dict[str, Any]]) -> None:
-    """Let the gate judge an order for private records as if these of its fields were others."""
+def _read_orders_as(
+    patch: pytest.MonkeyPatch, change: Callable[[Site, Any], dict[str, Any]]
+) -> None:
+    """Let the gate judge an order for private records as if these of its fields were
+    others.
+    """
     admit = gate.admit
 
     def admit_changed(order: EveryOrder, site: Site) -> None:
@@ -89,7 +95,9 @@ def orders_to_others_are_answered(patch: pytest.MonkeyPatch) -> None:
 )
 def any_network_is_built(patch: pytest.MonkeyPatch) -> None:
     """An order may name any network."""
-    _read_orders_as(patch, lambda site, order: {"prototype": site.config.prototypes[0].to_json()})
+    _read_orders_as(
+        patch, lambda site, order: {"prototype": site.config.prototypes[0].to_json()}
+    )
 
 
 @fails(
@@ -99,7 +107,12 @@ def any_network_is_built(patch: pytest.MonkeyPatch) -> None:
 )
 def any_number_of_classes_is_accepted(patch: pytest.MonkeyPatch) -> None:
     """An order may be for other classes than the site declares."""
-    _read_orders_as(patch, lambda site, order: {"classes": len(gate.class_names(site.config, order.client))})
+    _read_orders_as(
+        patch,
+        lambda site, order: {
+            "classes": len(gate.class_names(site.config, order.client))
+        },
+    )
 
 
 @fails(
@@ -109,7 +122,9 @@ def any_number_of_classes_is_accepted(patch: pytest.MonkeyPatch) -> None:
 )
 def any_number_of_epochs_is_trained(patch: pytest.MonkeyPatch) -> None:
     """An order may ask for any number of epochs."""
-    _read_orders_as(patch, lambda site, order: {"epochs": 1} if hasattr(order, "epochs") else {})
+    _read_orders_as(
+        patch, lambda site, order: {"epochs": 1} if hasattr(order, "epochs") else {}
+    )
 
 
 @fails(
@@ -119,7 +134,10 @@ def any_number_of_epochs_is_trained(patch: pytest.MonkeyPatch) -> None:
 )
 def site_answers_alone(patch: pytest.MonkeyPatch) -> None:
     """The order decides whether a reply is part of a secure sum."""
-    _read_orders_as(patch, lambda site, order: {"sum": "a sum" if site.config.federation.secure else ""})
+    _read_orders_as(
+        patch,
+        lambda site, order: {"sum": "a sum" if site.config.federation.secure else ""},
+    )
 
 
 @found_by("oracle")
@@ -154,18 +172,25 @@ def any_number_of_random_features_is_made(patch: pytest.MonkeyPatch) -> None:
 def _redeclare(patch: pytest.MonkeyPatch, kind: type, name: str, **marks: Any) -> None:
     """Give a field of an order other marks."""
     fields = [
-        replace(field, marks=replace(field.marks, **marks)) if field.name == name else field
+        replace(field, marks=replace(field.marks, **marks))
+        if field.name == name
+        else field
         for field in fields_of(kind)
     ]
     patch.setitem(declaration._FIELDS, kind, tuple(fields))
 
 
-@fails(f"{CHECKS}::test_what_is_wrong_is_named", red="DID NOT RAISE OrderError", attack="14")
+@fails(
+    f"{CHECKS}::test_what_is_wrong_is_named",
+    red="DID NOT RAISE OrderError",
+    attack="14",
+)
 def public_map_may_be_of_integers(patch: pytest.MonkeyPatch) -> None:
     """An order may bring a public map of 64-bit integers."""
     basis = ArrayType((*orders.FLOAT, "int64"), ("H", "k"))
     public = {
-        scorer: {**arrays, "basis": basis} if "basis" in arrays else arrays for scorer, arrays in orders.PUBLIC.items()
+        scorer: {**arrays, "basis": basis} if "basis" in arrays else arrays
+        for scorer, arrays in orders.PUBLIC.items()
     }
     patch.setattr(orders, "PUBLIC", public)
 
@@ -183,7 +208,9 @@ def orders_are_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 @found_by("integer-map")
 def wrapping_integers(patch: pytest.MonkeyPatch) -> None:
-    """Any type of number crosses, and the magnitude of an integer is the integer or its negative."""
+    """Any type of number crosses, and the magnitude of an integer is the integer or its
+    negative.
+    """
     orders_are_not_checked(patch)
 
     def project(rows: Any, mean: Any, basis: Any) -> Any:
@@ -228,7 +255,9 @@ def evaluates_again(patch: pytest.MonkeyPatch) -> None:
     """A handler tells how many records a model gets right."""
 
     def evaluate(message: Message, context: Context) -> Message:
-        return Message(RecordDict({"fedaux": ConfigRecord({"correct": 7})}), reply_to=message)
+        return Message(
+            RecordDict({"fedaux": ConfigRecord({"correct": 7})}), reply_to=message
+        )
 
     patch.setitem(client_app.app._registered_funcs, "evaluate.default", evaluate)
 
@@ -263,7 +292,11 @@ def seconds_are_told(patch: pytest.MonkeyPatch) -> None:
     make_reply = serialization.make_reply
 
     def reply(message: Message, item: Any) -> Message:
-        timed = replace(item, seconds=time.perf_counter()) if isinstance(item, Update) else item
+        timed = (
+            replace(item, seconds=time.perf_counter())
+            if isinstance(item, Update)
+            else item
+        )
         return make_reply(message, timed)
 
     patch.setattr(client_app, "make_reply", reply)
@@ -304,7 +337,9 @@ def account_rounds_to_nearest(patch: pytest.MonkeyPatch) -> None:
 )
 def plain_and_private_state_share_a_file(patch: pytest.MonkeyPatch) -> None:
     """The state of a method after plain training is where private training begins."""
-    patch.setattr(ClientState, "_stem", property(lambda self: f"state-{hashed_name(self.client)}"))
+    patch.setattr(
+        ClientState, "_stem", property(lambda self: f"state-{hashed_name(self.client)}")
+    )
 
 
 @fails(
@@ -316,7 +351,9 @@ def what_the_server_has_heard_changes_an_order(patch: pytest.MonkeyPatch) -> Non
     """An order that is sent again is another one if the server has heard more since."""
     module = import_module("fedaux.messages.identity")  # its function has the same name
     parts = module._parts
-    patch.setattr(module, "_parts", lambda order, *wanted: parts(order, *wanted, Part.CARRIER))
+    patch.setattr(
+        module, "_parts", lambda order, *wanted: parts(order, *wanted, Part.CARRIER)
+    )
 
 
 @fails(
@@ -325,10 +362,14 @@ def what_the_server_has_heard_changes_an_order(patch: pytest.MonkeyPatch) -> Non
     attack="1",
 )
 def trained_model_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A client keeps no trained model, so the same order is planned, paid for and trained again."""
+    """A client keeps no trained model, so the same order is planned, paid for and
+    trained again.
+    """
     answer = BudgetStore.answer
 
-    def answer_again(self: BudgetStore, request: str, path: Path, *rest: Any, **more: Any) -> bytes:
+    def answer_again(
+        self: BudgetStore, request: str, path: Path, *rest: Any, **more: Any
+    ) -> bytes:
         path.unlink(missing_ok=True)
         return answer(self, request, path, *rest, **more)
 
@@ -346,7 +387,9 @@ def trained_model_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     attack="1",
 )
 def killed_training_is_paid_for_again(patch: pytest.MonkeyPatch) -> None:
-    """Training that was killed is entered once more, although nothing of it was sent."""
+    """Training that was killed is entered once more, although nothing of it was
+    sent.
+    """
     patch.setattr(account, "_unsent", lambda entries: [])
 
 
@@ -367,15 +410,27 @@ def orders_are_sent_once(patch: pytest.MonkeyPatch) -> None:
 
 
 @found_by("questions", "many-names")
-@fails(f"{CLIENT_APP}::test_the_same_request_gets_the_same_bytes", red="array_equal", attack="1")
+@fails(
+    f"{CLIENT_APP}::test_the_same_request_gets_the_same_bytes",
+    red="array_equal",
+    attack="1",
+)
 def answers_are_not_stored(patch: pytest.MonkeyPatch) -> None:
     """A question that is asked again gets new noise."""
 
     def answer(
-        self: BudgetStore, request: str, path: Path, plan: Any, read: Any, draw: Any, *known_entries: Any
+        self: BudgetStore,
+        request: str,
+        path: Path,
+        plan: Any,
+        read: Any,
+        draw: Any,
+        *known_entries: Any,
     ) -> bytes:
         with self._locked() as entries:
-            entry = self._entry(request, plan([entry for entry in entries if entry.steps > 0]))
+            entry = self._entry(
+                request, plan([entry for entry in entries if entry.steps > 0])
+            )
             if request not in {earlier.request for earlier in entries}:
                 self._add(entries, entry)
             content: bytes = draw(entry.mechanism, read())
@@ -396,18 +451,34 @@ def account_is_not_written(patch: pytest.MonkeyPatch) -> None:
 
 @found_by("questions")
 def uncapped(patch: pytest.MonkeyPatch) -> None:
-    """Entries are written, and nothing is refused for what it would bring the total to."""
+    """Entries are written, and nothing is refused for what it would bring the
+    total to.
+    """
     total = BudgetStore._total
-    patch.setattr(BudgetStore, "_total", lambda self, entries: 0.0 if entries else total(self, entries))
+    patch.setattr(
+        BudgetStore,
+        "_total",
+        lambda self, entries: 0.0 if entries else total(self, entries),
+    )
 
 
 @found_by("rounds-raised")
 def only_rounds_are_capped(patch: pytest.MonkeyPatch) -> None:
-    """A plan is for so many rounds, whatever was spent before; nothing but the number of rounds is capped."""
+    """A plan is for so many rounds, whatever was spent before; nothing but the number
+    of rounds is capped.
+    """
     uncapped(patch)
     plan = accounting.plan_training
 
-    def plan_anew(privacy: Any, local: Any, size: int, rounds: int, parameters: int, before: Any, last: float) -> Any:
+    def plan_anew(
+        privacy: Any,
+        local: Any,
+        size: int,
+        rounds: int,
+        parameters: int,
+        before: Any,
+        last: float,
+    ) -> Any:
         return plan(privacy, local, size, rounds + len(before), parameters)
 
     patch.setattr(client_training, "plan_training", plan_anew)
@@ -418,17 +489,28 @@ def any_entry(patch: pytest.MonkeyPatch) -> None:
     """A question that has an entry is answered, whatever noise the entry states."""
     answer = BudgetStore.answer
 
-    def answer_as_entered(self: BudgetStore, request: str, path: Path, plan: Any, *rest: Any, **more: Any) -> bytes:
+    def answer_as_entered(
+        self: BudgetStore, request: str, path: Path, plan: Any, *rest: Any, **more: Any
+    ) -> bytes:
         entries = account.read_account(self.folder)[1]
         entered = [entry.mechanism for entry in entries if entry.request == request]
-        return answer(self, request, path, lambda before: entered[0] if entered else plan(before), *rest, **more)
+        return answer(
+            self,
+            request,
+            path,
+            lambda before: entered[0] if entered else plan(before),
+            *rest,
+            **more,
+        )
 
     patch.setattr(BudgetStore, "answer", answer_as_entered)
 
 
 @found_by("wrong-size")
 def any_size(patch: pytest.MonkeyPatch) -> None:
-    """The size that an order states is entered, whatever its public arrays make of it; and see `any_entry`."""
+    """The size that an order states is entered, whatever its public arrays make of it;
+    and see `any_entry`.
+    """
 
     def plan_for_stated_size(self: releases.Releases, order: Any) -> Any:
         mechanism = accounting.release_mechanism(order.size, self.privacy)
@@ -441,7 +523,9 @@ def any_size(patch: pytest.MonkeyPatch) -> None:
 @found_by("many-names")
 def account_by_name(patch: pytest.MonkeyPatch) -> None:
     """There is an account for every name, whichever records they have."""
-    patch.setattr(client_site, "account_folder", lambda config, vault, name: vault / name)
+    patch.setattr(
+        client_site, "account_folder", lambda config, vault, name: vault / name
+    )
 
 
 @found_by("seeded")
@@ -454,7 +538,9 @@ def seeds_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """The owner's total does not know that its noise was seeded."""
 
     def total(entries: Any, delta: float, adjacency: str) -> float:
-        return accounting.total_epsilon([entry.mechanism for entry in entries], delta, adjacency)
+        return accounting.total_epsilon(
+            [entry.mechanism for entry in entries], delta, adjacency
+        )
 
     patch.setattr(account, "account_epsilon", total)
 
@@ -474,15 +560,26 @@ def training_is_not_reported(patch: pytest.MonkeyPatch) -> None:
 def only_history_is_counted(patch: pytest.MonkeyPatch) -> None:
     """The server adds up the rounds that it kept."""
 
-    def of(cls: Any, releases: Any, accounts: Any, awaiting_reply: Any, history: Any, *_more: Any) -> Any:
+    def of(
+        cls: Any,
+        releases: Any,
+        accounts: Any,
+        awaiting_reply: Any,
+        history: Any,
+        *_more: Any,
+    ) -> Any:
         spent: dict[str, list[Mechanism]] = {}
         for result in history:
             for name, training in result.private_training.items():
-                spent.setdefault(name, []).append(Mechanism(training.noise, training.rate, training.steps))
+                spent.setdefault(name, []).append(
+                    Mechanism(training.noise, training.rate, training.steps)
+                )
         totals = {
             name: replace(
                 accounts[name],
-                epsilon=accounting.total_epsilon(mechanisms, 1e-5, accounts[name].adjacency),
+                epsilon=accounting.total_epsilon(
+                    mechanisms, 1e-5, accounts[name].adjacency
+                ),
             )
             for name, mechanisms in spent.items()
         }
@@ -505,7 +602,11 @@ def only_history_is_counted(patch: pytest.MonkeyPatch) -> None:
 )
 def old_copy_of_a_vault_answers(patch: pytest.MonkeyPatch) -> None:
     """What the server has heard of before is not asked."""
-    patch.setattr(BudgetStore, "_check_known", lambda self, entries, known_entries, signature: None)
+    patch.setattr(
+        BudgetStore,
+        "_check_known",
+        lambda self, entries, known_entries, signature: None,
+    )
 
 
 @fails(
@@ -549,7 +650,9 @@ def deployments_demand_no_names(patch: pytest.MonkeyPatch) -> None:
 
     def lenient_config(*arguments: Any) -> Config:
         config = server_config(*arguments)
-        return replace(config, federation=replace(config.federation, registered_only=False))
+        return replace(
+            config, federation=replace(config.federation, registered_only=False)
+        )
 
     patch.setattr(layout, "server_config", lenient_config)
 
@@ -601,7 +704,9 @@ def second_set_of_survivors_is_signed(patch: pytest.MonkeyPatch) -> None:
 def signatures_count_in_later_sums(patch: pytest.MonkeyPatch) -> None:
     """What a site signs does not depend on the keys of this sum."""
 
-    def signed(settings: SumSettings, keys: Mapping[str, Keys], names: tuple[str, ...]) -> bytes:
+    def signed(
+        settings: SumSettings, keys: Mapping[str, Keys], names: tuple[str, ...]
+    ) -> bytes:
         return b"survivors" + settings.context + json.dumps(sorted(names)).encode()
 
     patch.setattr(secure_sum, "survivors_signed", signed)
@@ -635,7 +740,11 @@ def sums_without_noise_are_repeated(patch: pytest.MonkeyPatch) -> None:
 def forgotten_sum_without_noise_is_repeated(patch: pytest.MonkeyPatch) -> None:
     """A sum under other keys counts as the same if its terms are."""
     only_once = AnswerStore.only_once
-    patch.setattr(AnswerStore, "only_once", lambda self, what, request: only_once(self, what, what))
+    patch.setattr(
+        AnswerStore,
+        "only_once",
+        lambda self, what, request: only_once(self, what, what),
+    )
 
 
 @fails(
@@ -658,7 +767,9 @@ def sums_share_their_noise(patch: pytest.MonkeyPatch) -> None:
     attack="28",
 )
 def all_questions_of_a_step_are_the_same(patch: pytest.MonkeyPatch) -> None:
-    """A step that is repeated with other keys, sites or signatures counts as the same question."""
+    """A step that is repeated with other keys, sites or signatures counts as the same
+    question.
+    """
     patch.setattr(secure_sums, "fingerprint_arrays", lambda arrays: "the question")
 
 
@@ -668,11 +779,17 @@ def all_questions_of_a_step_are_the_same(patch: pytest.MonkeyPatch) -> None:
     attack="30",
 )
 def server_chooses_the_terms(patch: pytest.MonkeyPatch) -> None:
-    """The terms of a sum say how many sites may collude, whatever the site's own settings say."""
+    """The terms of a sum say how many sites may collude, whatever the site's own
+    settings say.
+    """
     check = Participation.of.__func__  # type: ignore[attr-defined]
 
-    def of(cls: type[Participation], order: SumOrder | DataOrder, site: Site) -> Participation:
-        federation = replace(site.config.federation, colluders=SumTerms.from_json(order.sum).colluders)
+    def of(
+        cls: type[Participation], order: SumOrder | DataOrder, site: Site
+    ) -> Participation:
+        federation = replace(
+            site.config.federation, colluders=SumTerms.from_json(order.sum).colluders
+        )
         lenient = replace(site, config=replace(site.config, federation=federation))
         checked: Participation = check(cls, order, lenient)
         return checked
@@ -681,7 +798,9 @@ def server_chooses_the_terms(patch: pytest.MonkeyPatch) -> None:
 
 
 @fails(
-    "unit/client/test_approvals.py::test_an_order_waits_for_its_owner", red="DID NOT RAISE ApprovalError", attack="31"
+    "unit/client/test_approvals.py::test_an_order_waits_for_its_owner",
+    red="DID NOT RAISE ApprovalError",
+    attack="31",
 )
 def orders_need_no_approval(patch: pytest.MonkeyPatch) -> None:
     """A site answers orders that belong to no plan which its owner has approved."""
@@ -697,7 +816,10 @@ def roster_names_a_key_twice(patch: pytest.MonkeyPatch) -> None:
     """A roster may have one key under two names."""
 
     def read(path: Path) -> dict[str, bytes]:
-        return {name: bytes.fromhex(key) for name, key in json.loads(path.read_bytes())["sites"].items()}
+        return {
+            name: bytes.fromhex(key)
+            for name, key in json.loads(path.read_bytes())["sites"].items()
+        }
 
     patch.setattr(roster, "read_roster", read)
     patch.setattr(secure_sums, "read_roster", read)
@@ -712,7 +834,9 @@ def site_is_in_a_sum_twice(patch: pytest.MonkeyPatch) -> None:
     """A client takes part in a secure sum under two names with one account."""
     check = Participation.of.__func__  # type: ignore[attr-defined]
 
-    def of(cls: type[Participation], order: SumOrder | DataOrder, site: Site) -> Participation:
+    def of(
+        cls: type[Participation], order: SumOrder | DataOrder, site: Site
+    ) -> Participation:
         alone: Participation = check(cls, order, replace(site, clients=(order.client,)))
         return replace(alone, site=site)
 

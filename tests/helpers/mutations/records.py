@@ -1,4 +1,6 @@
-"""Mutations of what is made of private records: how they are read, what a network makes of them, sums and noise."""
+"""Mutations of what is made of private records: how they are read, what a network makes
+of them, sums and noise.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +39,29 @@ Noise = Callable[[Integers, float], Integers]
 @found_by("new-label", "odd-arrays", "odd-lines", "odd-parquet", "odd-datasets")
 def labels_by_record(patch: pytest.MonkeyPatch) -> None:
     """Labels are numbered from the records that are there."""
-    patch.setattr(federated, "_cached_private", lambda data, classes: federated._open_corpus(data).train)
+    patch.setattr(
+        federated,
+        "_cached_private",
+        lambda data, classes: federated._open_corpus(data).train,
+    )
 
 
-@fails(SOURCE_CONTRACT, red="'<=' not supported between instances of 'int' and 'NoneType'", attack="17")
+@fails(
+    SOURCE_CONTRACT,
+    red="'<=' not supported between instances of 'int' and 'NoneType'",
+    attack="17",
+)
 def every_label_is_a_number(patch: pytest.MonkeyPatch) -> None:
     """A label that is no number is compared with numbers."""
     patch.setattr(DeclaredClasses, "label", DeclaredClasses.by_number)
 
 
 @found_by("odd-images")
-@fails(SOURCE_CONTRACT, red="test_one_record_changes_no_other[images-in train]", attack="16")
+@fails(
+    SOURCE_CONTRACT,
+    red="test_one_record_changes_no_other[images-in train]",
+    attack="16",
+)
 def guessed_split(patch: pytest.MonkeyPatch) -> None:
     """A sub-folder called train is taken for the training images."""
     subfolder = images._subfolder
@@ -58,7 +72,11 @@ def guessed_split(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(images, "_subfolder", guess)
 
 
-@fails(SOURCE_CONTRACT, red="UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff", attack="19")
+@fails(
+    SOURCE_CONTRACT,
+    red="UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff",
+    attack="19",
+)
 def odd_value_ends_in_an_error(patch: pytest.MonkeyPatch) -> None:
     """One value of a table that cannot be read ends in an error."""
     patch.setattr(text, "_python_value", lambda scalar: scalar.as_py())
@@ -97,7 +115,9 @@ def cap_of_a_person_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 @found_by("text-length", "batch-shape-network")
 def whole_batches(patch: pytest.MonkeyPatch) -> None:
-    """Features of many records in one call: texts share a padding, rows a kernel, BatchNorm a mean."""
+    """Features of many records in one call: texts share a padding, rows a kernel,
+    BatchNorm a mean.
+    """
     patch.setattr(per_record, "outputs", predict_batches)
 
 
@@ -132,7 +152,9 @@ def changed_tensors_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
     attack="15",
 )
 def embeddings_may_rewrite_their_weights(patch: pytest.MonkeyPatch) -> None:
-    """An embedding may have a largest norm, to which each lookup shortens its weights."""
+    """An embedding may have a largest norm, to which each lookup shortens its
+    weights.
+    """
     free = module_validation.FREE_OPTIONS
     rewriting = free[nn.Embedding] | {"max_norm", "norm_type"}
     patch.setattr(module_validation, "FREE_OPTIONS", {**free, nn.Embedding: rewriting})
@@ -181,7 +203,9 @@ def bits_of_a_product_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 )
 def split_has_any_norm(patch: pytest.MonkeyPatch) -> None:
     """The server may weigh first and second moments as it likes."""
-    patch.setattr(class_moments, "_split", lambda public: public["split"].astype(np.float64))
+    patch.setattr(
+        class_moments, "_split", lambda public: public["split"].astype(np.float64)
+    )
 
 
 @fails(
@@ -213,9 +237,15 @@ def batched_gradients(patch: pytest.MonkeyPatch) -> None:
         x = records.batch(rows)
         labels = torch.from_numpy(records.labels[rows])
         with torch.no_grad():
-            error = torch.softmax(model(x), dim=1) - torch.nn.functional.one_hot(labels, model.head.out_features)
-        gradients = torch.cat([(error[:, :, None] * x[:, None, :]).flatten(1), error], dim=1)
-        return dp_sgd.quantize(dp_sgd.clip_rows(gradients.double().numpy() / clip)).sum(axis=0)
+            error = torch.softmax(model(x), dim=1) - torch.nn.functional.one_hot(
+                labels, model.head.out_features
+            )
+        gradients = torch.cat(
+            [(error[:, :, None] * x[:, None, :]).flatten(1), error], dim=1
+        )
+        return dp_sgd.quantize(dp_sgd.clip_rows(gradients.double().numpy() / clip)).sum(
+            axis=0
+        )
 
     patch.setattr(dp_sgd, "sum_clipped_gradients", sums_received)
 
@@ -225,8 +255,13 @@ def gradients_of_a_person_are_summed(patch: pytest.MonkeyPatch) -> None:
     """A person's gradient is the sum of their records', each shortened by itself."""
     clipped = dp_sgd.clipped_unit_gradient
 
-    def summed(model: Any, records: Any, labels: Any, rows: Sequence[int], clip: float) -> Any:
-        return sum(clipped(model, records, labels, rows[i : i + 1], clip) for i in range(len(rows)))
+    def summed(
+        model: Any, records: Any, labels: Any, rows: Sequence[int], clip: float
+    ) -> Any:
+        return sum(
+            clipped(model, records, labels, rows[i : i + 1], clip)
+            for i in range(len(rows))
+        )
 
     patch.setattr(dp_sgd, "clipped_unit_gradient", summed)
 
@@ -235,7 +270,9 @@ def gradients_of_a_person_are_summed(patch: pytest.MonkeyPatch) -> None:
 def gradients_are_not_clipped(patch: pytest.MonkeyPatch) -> None:
     """Gradients are as long as they are."""
     patch.setattr(dp_sgd, "clip_rows", lambda rows: rows)
-    patch.setattr(dp_sgd, "quantize", lambda rows: np.trunc(rows * 2**30).astype(np.int64))
+    patch.setattr(
+        dp_sgd, "quantize", lambda rows: np.trunc(rows * 2**30).astype(np.int64)
+    )
 
 
 @fails(
@@ -257,7 +294,9 @@ _add_noise = mechanism.add_noise
 @found_by("noise-mean", "noise-drop-in", "noise-training", draws=MANY_DRAWS, slow=True)
 def half_the_noise(patch: pytest.MonkeyPatch) -> None:
     """Noise has half the scale that is claimed."""
-    patch.setattr(mechanism, "add_noise", lambda values, scale: _add_noise(values, scale / 2))
+    patch.setattr(
+        mechanism, "add_noise", lambda values, scale: _add_noise(values, scale / 2)
+    )
 
 
 @found_by("noise-scores", "noise-training", draws=ONE_DRAW)

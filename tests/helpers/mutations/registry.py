@@ -1,4 +1,6 @@
-"""What a mutation is, and the two tables of what must find each: tests, and attacks of the audit."""
+"""What a mutation is, and the two tables of what must find each: tests, and attacks of
+the audit.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def full_name(mutation: Mutation) -> str:
 
 @dataclass(frozen=True)
 class FailingTest:
-    """A test that must fail under a mutation, and then print `red`; `attack` is a number of docs/attacks.md, or ""."""
+    """A test that must fail under a mutation, and then print `red`; `attack` is a
+    number of docs/attacks.md, or "".
+    """
 
     mutation: Mutation
     attack: str
@@ -39,7 +43,9 @@ class FailingTest:
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """Attacks of the audit that must all find a mutation, with this number of draws; 0 is the audit's default."""
+    """Attacks of the audit that must all find a mutation, with this number of draws; 0
+    is the audit's default.
+    """
 
     mutation: Mutation
     attacks: tuple[str, ...]
@@ -65,8 +71,12 @@ def fails(test: str, *, red: str, attack: str = "") -> Callable[[Mutation], Muta
     return register
 
 
-def found_by(*attacks: str, draws: int = 0, slow: bool = False) -> Callable[[Mutation], Mutation]:
-    """Register the decorated mutation together with attacks of the audit that must find it."""
+def found_by(
+    *attacks: str, draws: int = 0, slow: bool = False
+) -> Callable[[Mutation], Mutation]:
+    """Register the decorated mutation together with attacks of the audit that must find
+    it.
+    """
 
     def register(mutation: Mutation) -> Mutation:
         AUDIT_FINDINGS.append(AuditFinding(mutation, attacks, draws, slow))

@@ -1,7 +1,9 @@
-"""Runs the tests that must find mutations: green without any, then red under each, for the stated reason.
+"""Runs the tests that must find mutations: green without any, then red under each, for
+the stated reason.
 
-All of them take minutes. PYTHONPATH must name `tests`. Arguments choose mutations by the number of an attack in
-docs/attacks.md, by name, by room, or by both (`deployment.headers_have_no_end`).
+All of them take minutes. PYTHONPATH must name `tests`. Arguments choose mutations by
+the number of an attack in docs/attacks.md, by name, by room, or by both
+(`deployment.headers_have_no_end`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ TESTS_FAILED = 1  # pytest's exit code; others mean that it could not run them
 
 
 def run_tests(tests: Sequence[str], mutant: str = "") -> tuple[int, str]:
-    """Run tests, under a mutation if one is named: (pytest's exit code, or −1 if a test hangs; the output)."""
+    """Run tests, under a mutation if one is named: (pytest's exit code, or −1 if a test
+    hangs; the output).
+    """
     words = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]
     under = ["-p", "helpers.mutant"] if mutant else []
     paths = [str(TESTS), str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")]
@@ -41,7 +45,9 @@ def run_tests(tests: Sequence[str], mutant: str = "") -> tuple[int, str]:
 
 
 def turns_red(failing: FailingTest) -> tuple[bool, str]:
-    """Whether the test fails under its mutation and for the stated reason; and the output."""
+    """Whether the test fails under its mutation and for the stated reason; and the
+    output.
+    """
     code, output = run_tests([failing.test], failing.name)
     return code == TESTS_FAILED and failing.red in output, output
 
@@ -49,11 +55,17 @@ def turns_red(failing: FailingTest) -> tuple[bool, str]:
 def chosen(words: Sequence[str]) -> list[FailingTest]:
     """Return what the arguments choose; everything without any."""
     wanted = set(words)
-    return [row for row in FAILING_TESTS if not wanted or wanted & {row.attack, row.name, *row.name.split(".")}]
+    return [
+        row
+        for row in FAILING_TESTS
+        if not wanted or wanted & {row.attack, row.name, *row.name.split(".")}
+    ]
 
 
 def main(words: Sequence[str]) -> int:
-    """Print a line for each mutation, and the output where its test is not red; return the number of misses."""
+    """Print a line for each mutation, and the output where its test is not red; return
+    the number of misses.
+    """
     rows = chosen(words)
     if not rows:
         print(f"no mutation is called {' or '.join(words)}")
@@ -67,7 +79,10 @@ def main(words: Sequence[str]) -> int:
     for row in rows:
         red, output = turns_red(row)
         missed += not red
-        print(f"{'red' if red else 'NOT RED'}  {row.attack or '-'}: {row.name}", flush=True)
+        print(
+            f"{'red' if red else 'NOT RED'}  {row.attack or '-'}: {row.name}",
+            flush=True,
+        )
         if not red:
             print(output)
     return missed

@@ -1,4 +1,6 @@
-"""Mutations of the server of a run: its folder, its networks, its nodes; and of how errors leave a site."""
+"""Mutations of the server of a run: its folder, its networks, its nodes; and of how
+errors leave a site.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,11 @@ def writer_elsewhere_does_not_count(patch: pytest.MonkeyPatch) -> None:
 def lost_folder_is_written_to(patch: pytest.MonkeyPatch) -> None:
     """A run does not ask whether its folder is still its own."""
     run_in_folder = runner.run_in_folder
-    patch.setattr(runner, "run_in_folder", lambda *run, lock=None, **more: run_in_folder(*run[:6], **more))
+    patch.setattr(
+        runner,
+        "run_in_folder",
+        lambda *run, lock=None, **more: run_in_folder(*run[:6], **more),
+    )
 
 
 @fails(
@@ -87,8 +93,12 @@ def region_app_locks_another_folder(patch: pytest.MonkeyPatch) -> None:
     attack="12",
 )
 def server_forgets_accounts_between_runs(patch: pytest.MonkeyPatch) -> None:
-    """A server does not remember in the next run how much its sites have spent in this one."""
-    patch.setattr(server_app, "accounts_file", lambda folder: folder / server_app.ACCOUNTS)
+    """A server does not remember in the next run how much its sites have spent in this
+    one.
+    """
+    patch.setattr(
+        server_app, "accounts_file", lambda folder: folder / server_app.ACCOUNTS
+    )
 
 
 @fails(
@@ -130,8 +140,14 @@ def site_that_left_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A server no longer knows the network of a site that has left."""
     deal = server.deal
 
-    def deal_to_present(clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[str, str]) -> Deal:
-        return deal(clients, specs, {client: label for client, label in known.items() if client in clients})
+    def deal_to_present(
+        clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[str, str]
+    ) -> Deal:
+        return deal(
+            clients,
+            specs,
+            {client: label for client, label in known.items() if client in clients},
+        )
 
     patch.setattr(server, "deal", deal_to_present)
 
@@ -141,7 +157,9 @@ def networks_are_dealt_anew(patch: pytest.MonkeyPatch) -> None:
     """Sites get other networks as soon as one of them leaves or comes."""
     deal = server.deal
 
-    def deal_anew(clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[str, str]) -> Deal:
+    def deal_anew(
+        clients: Sequence[str], specs: Sequence[PrototypeSpec], known: Mapping[str, str]
+    ) -> Deal:
         return {**dict.fromkeys(known, specs[0]), **deal(clients, specs, {})}
 
     patch.setattr(server, "deal", deal_anew)
@@ -151,14 +169,22 @@ def networks_are_dealt_anew(patch: pytest.MonkeyPatch) -> None:
 def networks_are_not_stored(patch: pytest.MonkeyPatch) -> None:
     """The state of a run does not say which site has which network."""
     start = RunWriter._start
-    patch.setattr(RunWriter, "_start", lambda self, state: start(self, replace(state, assignment={})))
+    patch.setattr(
+        RunWriter,
+        "_start",
+        lambda self, state: start(self, replace(state, assignment={})),
+    )
 
 
 @found_by("spare-clients")
 def silence_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Who was asked and did not answer is not remembered."""
     with_accounts = RunState.with_accounts
-    patch.setattr(RunState, "with_accounts", lambda self, asked, accounts: with_accounts(self, (), accounts))
+    patch.setattr(
+        RunState,
+        "with_accounts",
+        lambda self, asked, accounts: with_accounts(self, (), accounts),
+    )
 
 
 @fails(

@@ -12,7 +12,8 @@ def test_pairs_cancel_but_for_rounding(width: int) -> None:
     for number, (h, weights) in enumerate(cancelling_pairs(width)):
         assert h.dtype == weights.dtype == np.float32
         assert (h > 0).all()
-        exact = sum(float(a) * float(b) for a, b in zip(h, weights, strict=True))  # products of float32 are exact here
+        # products of float32 are exact here
+        exact = sum(float(a) * float(b) for a, b in zip(h, weights, strict=True))
         assert abs(exact) < 1e-9 * width
         if number == 10:
             break
@@ -20,7 +21,9 @@ def test_pairs_cancel_but_for_rounding(width: int) -> None:
 
 def test_a_kernel_that_depends_on_the_shape_is_found() -> None:
     def product(h: np.ndarray, weights: np.ndarray, rows: int) -> np.ndarray:
-        """Sums from the left for an even number of rows, from the right for an odd one."""
+        """Sums from the left for an even number of rows, from the right for an
+        odd one.
+        """
         terms = (h * weights)[:: 1 if rows % 2 == 0 else -1]
         return np.full(rows, np.add.accumulate(terms, dtype=np.float32)[-1])
 

@@ -1,4 +1,6 @@
-"""Attacks run one after another, each in an empty folder of its own, and nothing of it is left."""
+"""Attacks run one after another, each in an empty folder of its own, and nothing of it
+is left.
+"""
 
 import logging
 from pathlib import Path
@@ -26,13 +28,19 @@ def folders(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
         return attack
 
-    monkeypatch.setattr(run, "ATTACKS", {"first": ("all", leave(False)), "second": ("rest", leave(True))})
+    monkeypatch.setattr(
+        run,
+        "ATTACKS",
+        {"first": ("all", leave(False)), "second": ("rest", leave(True))},
+    )
     return seen
 
 
 def test_all_attacks_in_order_or_those_that_are_named(folders: list[Path]) -> None:
     events: list[ProgressEvent] = []
-    results = list(run.audit_client(AuditConfig(epsilon=2.0), on_progress=events.append))
+    results = list(
+        run.audit_client(AuditConfig(epsilon=2.0), on_progress=events.append)
+    )
     assert [(one.name, one.attacked, one.violated) for one in results] == [
         ("first", "all", False),
         ("second", "rest", True),
@@ -40,21 +48,32 @@ def test_all_attacks_in_order_or_those_that_are_named(folders: list[Path]) -> No
     assert [one.claimed for one in results] == [2.0, 2.0]
     assert len(set(folders)) == 2  # each has one of its own, and none stays
     assert not any(folder.exists() for folder in folders)
-    assert events == [WorkProgress("attacks", 1, 2, "first"), WorkProgress("attacks", 2, 2, "second")]
+    assert events == [
+        WorkProgress("attacks", 1, 2, "first"),
+        WorkProgress("attacks", 2, 2, "second"),
+    ]
     assert [one.name for one in run.audit_client(only=["second"])] == ["second"]
 
 
-def test_an_attack_that_was_skipped_refutes_nothing_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attack_that_was_skipped_refutes_nothing_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def attack(folder: Path, audit: AuditConfig) -> AttackResult:
         raise AttackSkipped("transformers is not installed")
 
     monkeypatch.setattr(run, "ATTACKS", {"texts": ("the length of one text", attack)})
     (skipped,) = run.audit_client()
     assert (skipped.name, skipped.attacked) == ("texts", "the length of one text")
-    assert (skipped.skipped, skipped.violated, skipped.detail) == (True, False, "transformers is not installed")
+    assert (skipped.skipped, skipped.violated, skipped.detail) == (
+        True,
+        False,
+        "transformers is not installed",
+    )
 
 
-def test_the_log_of_a_site_is_silent_meanwhile_only(folders: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_of_a_site_is_silent_meanwhile_only(
+    folders: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
     list(run.audit_client())
     assert "complains" not in caplog.text
     logging.getLogger("fedaux.flower.error_redaction").error("later")
@@ -62,6 +81,8 @@ def test_the_log_of_a_site_is_silent_meanwhile_only(folders: list[Path], caplog:
 
 
 def test_an_unknown_attack_is_refused_before_any_starts(folders: list[Path]) -> None:
-    with pytest.raises(UnknownNameError, match=r"attack 'frist' \(did you mean 'first'\?\)"):
+    with pytest.raises(
+        UnknownNameError, match=r"attack 'frist' \(did you mean 'first'\?\)"
+    ):
         list(run.audit_client(only=["first", "frist"]))
     assert folders == []

@@ -15,14 +15,19 @@ runner = CliRunner()
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "my.toml"
-    path.write_text("rounds = 5\nhead_only = true\n[data]\nclients = 10\n[aux]\nfraction = 0.5\n")
+    path.write_text(
+        "rounds = 5\nhead_only = true\n[data]\nclients = 10\n[aux]\nfraction = 0.5\n"
+    )
     return path
 
 
 def test_it_says_where_its_figures_are_from(config: Path) -> None:
     found = runner.invoke(app, ["advise", str(config)])
     assert found.exit_code == 0, found.output
-    assert "Your setting: heads on a frozen extractor, 10 clients of about 72 records" in found.output
+    assert (
+        "Your setting: heads on a frozen extractor, 10 clients of about 72 records"
+        in found.output
+    )
     assert "Nearest measured:" in found.output
     assert "docs/" in found.output
 
@@ -37,7 +42,9 @@ def test_json_has_the_rows_best_first(config: Path) -> None:
 
 
 def test_it_begins_with_one_recommendation_and_its_command(config: Path) -> None:
-    found = runner.invoke(app, ["advise", str(config), "--keep-sums", "--set", "privacy.epsilon=1"])
+    found = runner.invoke(
+        app, ["advise", str(config), "--keep-sums", "--set", "privacy.epsilon=1"]
+    )
     assert found.exit_code == 0, found.output
     first, command, *_ = found.output.splitlines()
     assert first.startswith("Take ")

@@ -17,7 +17,9 @@ def folder(tmp_path: Path) -> Path:
     """Decoded images, as a run leaves them."""
     for name in ("a", "b"):
         (tmp_path / "scans" / name).mkdir(parents=True)
-        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / "scans" / name / "1.png")
+        Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(
+            tmp_path / "scans" / name / "1.png"
+        )
     with caching_in(tmp_path / "cache"):
         image_folder(tmp_path / "scans")
     return tmp_path / "cache"
@@ -32,9 +34,17 @@ def test_decoded_images_are_listed_and_deleted(
     assert "scans" in entry["source"]
     assert fedaux(monkeypatch, "cache", "list", "--folder", folder) == 0
     assert "decoded images" in capsys.readouterr().out
-    assert fedaux(monkeypatch, "cache", "clean", "--folder", folder, "--unused", "30", "--yes") == 0
+    assert (
+        fedaux(
+            monkeypatch, "cache", "clean", "--folder", folder, "--unused", "30", "--yes"
+        )
+        == 0
+    )
     assert "Deleted 0 entries" in capsys.readouterr().out
-    assert fedaux(monkeypatch, "cache", "clean", "--folder", folder, "--private", "--yes") == 0
+    assert (
+        fedaux(monkeypatch, "cache", "clean", "--folder", folder, "--private", "--yes")
+        == 0
+    )
     assert "Deleted 1 entry" in capsys.readouterr().out
     assert list(folder.iterdir()) == []
 

@@ -1,4 +1,6 @@
-"""What all commands share: examples, errors as one paragraph with a code, and a traceback only for bugs."""
+"""What all commands share: examples, errors as one paragraph with a code, and a
+traceback only for bugs.
+"""
 
 import operator
 import sys
@@ -10,7 +12,13 @@ import pytest
 import typer
 
 from fedaux.cli import app
-from fedaux.cli.common import examples, print_error, print_json, run_app, with_local_modules
+from fedaux.cli.common import (
+    examples,
+    print_error,
+    print_json,
+    run_app,
+    with_local_modules,
+)
 from fedaux.core.errors import Exit, FedauxError
 
 
@@ -18,7 +26,11 @@ def commands(group: click.Command, path: str) -> list[tuple[str, click.Command]]
     """Every command, also of groups within groups, with its words."""
     if not isinstance(group, click.Group):
         return [(path, group)]
-    return [found for name, one in group.commands.items() for found in commands(one, f"{path} {name}")]
+    return [
+        found
+        for name, one in group.commands.items()
+        for found in commands(one, f"{path} {name}")
+    ]
 
 
 def test_every_command_teaches_with_an_example_and_says_what_it_does() -> None:
@@ -30,15 +42,26 @@ def test_every_command_teaches_with_an_example_and_says_what_it_does() -> None:
 
 
 def test_examples_are_lines_to_copy_and_brackets_stay() -> None:
-    assert examples("fedaux run my.toml  # [fast]").splitlines()[-1] == "  $ fedaux run my.toml  # \\[fast]"
+    assert (
+        examples("fedaux run my.toml  # [fast]").splitlines()[-1]
+        == "  $ fedaux run my.toml  # \\[fast]"
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
         (FedauxError("a [bold] remedy"), Exit.DATA, "error: a [bold] remedy"),
-        (OSError(28, "No space left on device"), Exit.DISK, "The same command then continues"),
-        (ModuleNotFoundError("no such package"), Exit.MISSING, "error: no such package"),
+        (
+            OSError(28, "No space left on device"),
+            Exit.DISK,
+            "The same command then continues",
+        ),
+        (
+            ModuleNotFoundError("no such package"),
+            Exit.MISSING,
+            "error: no such package",
+        ),
     ],
 )
 def test_an_error_is_one_paragraph(
@@ -73,11 +96,14 @@ def test_how_a_command_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     assert run_app(lambda: None) == 0
-    assert sys.path[-1] == str(Path.cwd())  # a module:function is looked for there as well
+    # a module:function is looked for there as well
+    assert sys.path[-1] == str(Path.cwd())
     assert run_app(interrupted) == Exit.STOPPED
 
 
-def test_modules_beside_a_config_can_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_beside_a_config_can_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     for _ in range(2):
         assert with_local_modules(tmp_path / "my.toml") == tmp_path / "my.toml"
@@ -105,7 +131,10 @@ def test_a_users_own_code_shows_its_lines_and_is_no_bug(
     assert "report it" not in said
 
 
-@pytest.mark.parametrize(("number", "words"), [(30, "change its permissions"), (28, "Make room"), (13, "permissions")])
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(30, "change its permissions"), (28, "Make room"), (13, "permissions")],
+)
 def test_a_folder_that_cannot_be_written_is_not_a_full_one(
     number: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

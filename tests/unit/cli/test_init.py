@@ -22,9 +22,14 @@ def test_init_says_what_it_wrote_and_what_to_do_next(
     assert json.loads(capsys.readouterr().out)["files"] == ["text.toml"]
 
 
-@pytest.mark.parametrize("words", [("images", "--data", "scans"), ("text", "--data", "a", "--public", "b")])
+@pytest.mark.parametrize(
+    "words", [("images", "--data", "scans"), ("text", "--data", "a", "--public", "b")]
+)
 def test_folders_to_choose_from_come_in_pairs_and_with_images(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
 ) -> None:
     assert fedaux(monkeypatch, "init", *words) == 2
     assert "go together" in capsys.readouterr().err
@@ -33,16 +38,40 @@ def test_folders_to_choose_from_come_in_pairs_and_with_images(
 
 @pytest.mark.parametrize(
     ("words", "there", "expected"),
-    [((), True, "efficientnet-lite0"), (("--pretrain",), True, "cnn"), ((), False, "cnn")],
+    [
+        ((), True, "efficientnet-lite0"),
+        (("--pretrain",), True, "cnn"),
+        ((), False, "cnn"),
+    ],
 )
 def test_photos_get_a_published_encoder_where_one_is_installed(
-    place: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], there: bool, expected: str
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    there: bool,
+    expected: str,
 ) -> None:
     for index, image in enumerate(pictures(12, 32)):
-        folder = "public" if index > 7 else ("photos/cat" if index % 2 else "photos/dog")
+        folder = (
+            "public" if index > 7 else ("photos/cat" if index % 2 else "photos/dog")
+        )
         save_png(place / folder / f"{index}.png", image)
-    monkeypatch.setattr(published.Publication, "folder", lambda self: place if there else None)
-    assert fedaux(monkeypatch, "init", "images", "--data", "photos", "--public", "public", *words) == 0
+    monkeypatch.setattr(
+        published.Publication, "folder", lambda self: place if there else None
+    )
+    assert (
+        fedaux(
+            monkeypatch,
+            "init",
+            "images",
+            "--data",
+            "photos",
+            "--public",
+            "public",
+            *words,
+        )
+        == 0
+    )
     config = Config.load(place / "images.toml")
     assert config.prototypes == (PrototypeSpec(expected),)
     assert (config.pretrain.epochs == 0) == (expected == "efficientnet-lite0")
@@ -66,7 +95,11 @@ def test_a_head_gets_what_it_chooses_its_dimensions_for_and_no_training(
 
 def sites(place: Path) -> None:
     for i, image in enumerate(pictures(16, 8)):
-        where = f"sites/{'oslo' if i < 6 else 'rome'}/{'ill' if i % 2 else 'well'}" if i < 12 else "public"
+        where = (
+            f"sites/{'oslo' if i < 6 else 'rome'}/{'ill' if i % 2 else 'well'}"
+            if i < 12
+            else "public"
+        )
         save_png(place / where / f"{i}.png", image)
 
 
@@ -82,9 +115,21 @@ def test_folders_that_may_be_sites_or_classes_are_asked_about(
     assert not (place / "images.toml").exists()
     assert fedaux(monkeypatch, *words, "--folders", "sites") == 0
     config = Config.load(place / "images.toml")
-    assert (config.data.partition, config.federation.sites, config.data.clients) == ("folders", ("oslo", "rome"), 2)
+    assert (config.data.partition, config.federation.sites, config.data.clients) == (
+        "folders",
+        ("oslo", "rome"),
+        2,
+    )
     assert "each folder is a client: oslo 6, rome 6 images" in capsys.readouterr().out
-    assert fedaux(monkeypatch, "init", "images", "other", *words[2:], "--folders", "classes") == 0
+    assert (
+        fedaux(
+            monkeypatch, "init", "images", "other", *words[2:], "--folders", "classes"
+        )
+        == 0
+    )
     config = Config.load(place / "other" / "images.toml")
-    assert (config.data.partition, dict(config.data.options)["folders"]) == ("dirichlet", "classes")
+    assert (config.data.partition, dict(config.data.options)["folders"]) == (
+        "dirichlet",
+        "classes",
+    )
     assert fedaux(monkeypatch, *words, "--folders", "hospitals") == 2

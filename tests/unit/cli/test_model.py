@@ -1,4 +1,6 @@
-"""`fedaux export` and `predict`: files in, the likeliest classes out, one paragraph where a file cannot be right."""
+"""`fedaux export` and `predict`: files in, the likeliest classes out, one paragraph
+where a file cannot be right.
+"""
 
 import csv
 import json
@@ -25,9 +27,10 @@ from helpers.tiny import CNN, MLP, TINY_CONFIG
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("predict")
-    return export_model(finished_run(folder / "run", replace(TINY_CONFIG, prototypes=(CNN,))).folder, folder / "model")[
-        0
-    ]
+    return export_model(
+        finished_run(folder / "run", replace(TINY_CONFIG, prototypes=(CNN,))).folder,
+        folder / "model",
+    )[0]
 
 
 @pytest.fixture(scope="module")
@@ -46,23 +49,42 @@ def test_folders_and_files(
     folder = tmp_path / "scans"
     (folder / "deeper").mkdir(parents=True)
     for index, image in enumerate(images):
-        Image.fromarray(image[..., 0]).save(folder / ("deeper" if index > 9 else ".") / f"{index:03}.PNG")
+        Image.fromarray(image[..., 0]).save(
+            folder / ("deeper" if index > 9 else ".") / f"{index:03}.PNG"
+        )
     (folder / "notes.txt").write_text("not an image")
     (folder / "030.png").write_bytes(b"no image")
-    Image.fromarray(np.kron(images[0, ..., 0], np.ones((2, 2), np.uint8))).save(tmp_path / "large.png")
-    words = (folder, folder / "003.PNG", tmp_path / "large.png", "--resize", "--out", tmp_path / "all.json")
+    Image.fromarray(np.kron(images[0, ..., 0], np.ones((2, 2), np.uint8))).save(
+        tmp_path / "large.png"
+    )
+    words = (
+        folder,
+        folder / "003.PNG",
+        tmp_path / "large.png",
+        "--resize",
+        "--out",
+        tmp_path / "all.json",
+    )
     assert fedaux(monkeypatch, "predict", model, *words) == 0
-    assert "1 of the files could not be read and were left out" in paragraph(capsys.readouterr().out)
+    assert "1 of the files could not be read and were left out" in paragraph(
+        capsys.readouterr().out
+    )
     table = json.loads((tmp_path / "all.json").read_text())
     assert table["skipped"] == [str(folder / "030.png")]
     names = [one["input"] for one in table["predictions"]]
-    assert names == [*sorted(names[:30]), str(folder / "003.PNG"), str(tmp_path / "large.png")]
+    assert names == [
+        *sorted(names[:30]),
+        str(folder / "003.PNG"),
+        str(tmp_path / "large.png"),
+    ]
     wanted = Model.from_pretrained(model).predict(images).argmax(axis=1)
     found = [int(one["top"][0]["class"]) for one in table["predictions"]]
     assert found == [*wanted, wanted[3], wanted[0]]
     for words in ((folder, "--strict"), (folder / "030.png",)):
         assert fedaux(monkeypatch, "predict", model, *words) == 4
-        assert "030.png cannot be read as an image" in paragraph(capsys.readouterr().err)
+        assert "030.png cannot be read as an image" in paragraph(
+            capsys.readouterr().err
+        )
 
 
 def test_table_and_csv(
@@ -76,13 +98,23 @@ def test_table_and_csv(
     np.save("[bold]x.npy", images)  # a name is shown as it is
     probabilities = Model.from_pretrained(model).predict(images)
     best = np.sort(probabilities, axis=1)[:, ::-1]
-    assert fedaux(monkeypatch, "predict", model, "[bold]x.npy", "--top", 2, "--out", "p.csv") == 0
+    assert (
+        fedaux(
+            monkeypatch, "predict", model, "[bold]x.npy", "--top", 2, "--out", "p.csv"
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert "30 records, the first 20" in said
     assert "[bold]x.npy[19]" in said
     assert "[bold]x.npy[20]" not in said
     second = int(np.argsort(-probabilities[0])[1])
-    cells = [cell.strip() for cell in next(line for line in said.splitlines() if "x.npy[0]" in line).split("│")]
+    cells = [
+        cell.strip()
+        for cell in next(
+            line for line in said.splitlines() if "x.npy[0]" in line
+        ).split("│")
+    ]
     assert cells[1:5] == [
         "[bold]x.npy[0]",
         str(probabilities[0].argmax()),
@@ -97,9 +129,12 @@ def test_table_and_csv(
     assert [float(row[2]) for row in rows[1:]] == pytest.approx(best[:, 0], rel=1e-5)
     assert [int(row[1]) for row in rows[1:]] == probabilities.argmax(axis=1).tolist()
     assert [float(row[4]) for row in rows[1:]] == pytest.approx(best[:, 1], rel=1e-5)
-    assert fedaux(monkeypatch, "predict", model, "[bold]x.npy", "--top", 99, "--json") == 0
+    assert (
+        fedaux(monkeypatch, "predict", model, "[bold]x.npy", "--top", 99, "--json") == 0
+    )
     top = json.loads(capsys.readouterr().out)["predictions"][0]["top"]
-    assert sorted(one["class"] for one in top) == [str(digit) for digit in range(10)]  # there are no more
+    # there are no more
+    assert sorted(one["class"] for one in top) == [str(digit) for digit in range(10)]
 
 
 def test_what_cannot_be_classified(
@@ -132,25 +167,40 @@ def test_what_cannot_be_classified(
         "a.csv": "a.csv: this model takes uint8 images",
     }
     for name, message in expected.items():
-        assert fedaux(monkeypatch, "predict", model, "good.npy", name, "--out", "p.csv") == 4, name
+        assert (
+            fedaux(monkeypatch, "predict", model, "good.npy", name, "--out", "p.csv")
+            == 4
+        ), name
         out, err = capsys.readouterr()
         assert message in paragraph(err)
         assert len(err.strip().splitlines()) == 1
         assert "Traceback" not in out + err
         assert not Path("p.csv").exists()
-    for words, code in ((["good.npy"], 2), ([model], 2), ([model, "good.npy", "--top", 0], 2), (["empty", "x"], 5)):
+    for words, code in (
+        (["good.npy"], 2),
+        ([model], 2),
+        ([model, "good.npy", "--top", 0], 2),
+        (["empty", "x"], 5),
+    ):
         assert fedaux(monkeypatch, "predict", *words) == code
-    assert "empty holds no model (card.json is missing)" in paragraph(capsys.readouterr().err)
+    assert "empty holds no model (card.json is missing)" in paragraph(
+        capsys.readouterr().err
+    )
 
 
 def test_the_command_says_where_and_what(
-    result: FinishedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    result: FinishedRun,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert fedaux(monkeypatch, "export", result.folder) == 0
     said = paragraph(capsys.readouterr().out)
     for spec, name in ((MLP, "mlp-0"), (CNN, "cnn-1")):
         accuracy = result.state.history[-1].accuracy[spec.label]
-        assert f"{result.folder / 'model' / name}: accuracy {accuracy:.3f} on 359 test records" in said
+        assert (
+            f"{result.folder / 'model' / name}: accuracy {accuracy:.3f} on 359 test "
+            "records" in said
+        )
     assert f"Privacy. {result.statement}" in said
     assert fedaux(monkeypatch, "export", result.folder, "--json") == 0
     found = json.loads(capsys.readouterr().out)["models"]
@@ -158,16 +208,24 @@ def test_the_command_says_where_and_what(
     assert found[0]["files"] == ["README.md", "card.json", "model.safetensors"]
     assert 0.0999 < found[0]["privacy"]["epsilon"] <= 0.1
     assert fedaux(monkeypatch, "export", "--help") == 0
-    assert re.search(r"\$ fedaux export runs/\S+ --out digits --onnx", paragraph(capsys.readouterr().out))
+    assert re.search(
+        r"\$ fedaux export runs/\S+ --out digits --onnx",
+        paragraph(capsys.readouterr().out),
+    )
 
 
 def test_no_run_an_unfinished_one_and_a_damaged_one(
-    result: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    result: FinishedRun,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "state.safetensors").write_bytes(b"damaged")
     state = RunState.load(result.folder)
-    RunWriter(tmp_path / "unfinished").save(replace(state, config=replace(state.config, rounds=7)))
+    RunWriter(tmp_path / "unfinished").save(
+        replace(state, config=replace(state.config, rounds=7))
+    )
     expected = {
         "nowhere": "holds no run (state.safetensors is missing)",
         "damaged": "is damaged",
@@ -183,16 +241,34 @@ def test_no_run_an_unfinished_one_and_a_damaged_one(
 
 
 def test_evaluate_says_what_a_model_is_worth(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     test = open_data(TINY_CONFIG).test
     np.savez(tmp_path / "labelled.npz", x=test.gather(), y=test.labels)
-    assert fedaux(monkeypatch, "evaluate", model, tmp_path / "labelled.npz", "--page", tmp_path / "page.html") == 0
+    assert (
+        fedaux(
+            monkeypatch,
+            "evaluate",
+            model,
+            tmp_path / "labelled.npz",
+            "--page",
+            tmp_path / "page.html",
+        )
+        == 0
+    )
     text = capsys.readouterr().out
     assert "Warning: the model" in text  # it has learned nothing
-    assert all(word in text for word in ("balanced", "macro-F1", "AUC", "recall, %", "95 % interval"))
+    assert all(
+        word in text
+        for word in ("balanced", "macro-F1", "AUC", "recall, %", "95 % interval")
+    )
     assert (tmp_path / "page.html").is_file()
-    assert fedaux(monkeypatch, "evaluate", model, tmp_path / "labelled.npz", "--json") == 0
+    assert (
+        fedaux(monkeypatch, "evaluate", model, tmp_path / "labelled.npz", "--json") == 0
+    )
     found = json.loads(capsys.readouterr().out)
     card = json.loads((model / "card.json").read_text())["metrics"]
     assert (found["records"], found["accuracy"]) == (359, card["accuracy"])

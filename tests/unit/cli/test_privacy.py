@@ -1,4 +1,6 @@
-"""`fedaux privacy`: reports of runs and of sites, and an audit that exits with its verdict."""
+"""`fedaux privacy`: reports of runs and of sites, and an audit that exits with its
+verdict.
+"""
 
 import json
 from pathlib import Path
@@ -23,7 +25,9 @@ def test_privacy_audit_exits_with_its_verdict(
     assert "No violation was found" in paragraph(capsys.readouterr().out)
     monkeypatch.setattr(account, "round_up", lambda epsilon: f"{epsilon:.3g}")
     assert fedaux(monkeypatch, "privacy", "audit", *only) == 1
-    assert "The claim does not hold against printed" in paragraph(capsys.readouterr().out)
+    assert "The claim does not hold against printed" in paragraph(
+        capsys.readouterr().out
+    )
     assert fedaux(monkeypatch, "privacy", "audit", *only, "--json") == 1
     told = json.loads(capsys.readouterr().out)
     assert told["violated"]
@@ -41,11 +45,18 @@ def test_a_report_shows_what_was_spent_and_what_is_not_covered(
     assert "the 2 of 3 clients that spent most" in printed
     assert "client-001" in printed
     assert "client-002" not in printed
-    assert "Not covered: local models, their losses and training times are sent without differential privacy" in printed
+    assert (
+        "Not covered: local models, their losses and training times are sent without "
+        "differential privacy" in printed
+    )
     assert fedaux(monkeypatch, "privacy", "report", tmp_path, "--json") == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["statement"] == result.statement
-    assert [one["client"] for one in facts["clients"]] == ["client-000", "client-001", "client-002"]
+    assert [one["client"] for one in facts["clients"]] == [
+        "client-000",
+        "client-001",
+        "client-002",
+    ]
 
 
 @pytest.fixture
@@ -63,15 +74,25 @@ def test_a_site_reads_its_own_account(
 ) -> None:
     assert fedaux(monkeypatch, "privacy", "report", "--vault", vault / "berlin") == 0
     printed = paragraph(capsys.readouterr().out)
-    assert "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = 1e-05" in printed
+    assert (
+        "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = "
+        "1e-05" in printed
+    )
     assert "paris" not in printed
     assert fedaux(monkeypatch, "privacy", "report", "--vault", vault, "--json") == 0
     accounts = json.loads(capsys.readouterr().out)["accounts"]
     assert [round(one["epsilon"], 4) for one in accounts] == [0.1, 0.1]
-    assert fedaux(monkeypatch, "privacy", "report", "--vault", vault / "nowhere") == Exit.PRIVACY
+    assert (
+        fedaux(monkeypatch, "privacy", "report", "--vault", vault / "nowhere")
+        == Exit.PRIVACY
+    )
     assert "there is no account below" in paragraph(capsys.readouterr().err)
 
 
-def test_a_run_or_a_vault_must_be_named(vault: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_or_a_vault_must_be_named(
+    vault: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert fedaux(monkeypatch, "privacy", "report") == Exit.USAGE
-    assert fedaux(monkeypatch, "privacy", "report", vault, "--vault", vault) == Exit.USAGE
+    assert (
+        fedaux(monkeypatch, "privacy", "report", vault, "--vault", vault) == Exit.USAGE
+    )

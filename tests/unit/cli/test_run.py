@@ -28,7 +28,11 @@ def test_a_report_is_written_where_it_is_said_to_be(
 ) -> None:
     for method in ("fedavg", "feddf"):
         finished_run(place / "runs" / method, replace(TINY_CONFIG, method=method))
-    for words, where in ((("runs/fedavg",), "runs/fedavg"), (("runs",), "runs"), (("runs", "--out", "both"), "both")):
+    for words, where in (
+        (("runs/fedavg",), "runs/fedavg"),
+        (("runs",), "runs"),
+        (("runs", "--out", "both"), "both"),
+    ):
         assert fedaux(monkeypatch, "report", *words) == 0
         assert f"Report: {where}/report.html" in capsys.readouterr().out
         assert (place / where / "report.html").is_file()
@@ -37,8 +41,20 @@ def test_a_report_is_written_where_it_is_said_to_be(
 def test_an_interrupt_says_how_to_go_on(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (config.parent / "interrupting.py").write_text("def source(**_):\n    raise KeyboardInterrupt\n")
+    (config.parent / "interrupting.py").write_text(
+        "def source(**_):\n    raise KeyboardInterrupt\n"
+    )
     monkeypatch.syspath_prepend(config.parent)
-    words = ["run", config, "--out", config.parent / "out", "--set", "data.source=interrupting:source"]
+    words = [
+        "run",
+        config,
+        "--out",
+        config.parent / "out",
+        "--set",
+        "data.source=interrupting:source",
+    ]
     assert fedaux(monkeypatch, *words) == 130
-    assert "Stopped before the first round. The same command starts again" in capsys.readouterr().err
+    assert (
+        "Stopped before the first round. The same command starts again"
+        in capsys.readouterr().err
+    )

@@ -1,4 +1,6 @@
-"""No order is answered that the site's owner has not approved, and the log shows whoever tampers with it."""
+"""No order is answered that the site's owner has not approved, and the log shows
+whoever tampers with it.
+"""
 
 import hashlib
 import json
@@ -66,24 +68,37 @@ from helpers.sum_server import MODELS, NAMES, RELEASES, SumServer
 
 ORDERS = [RELEASE, SUMS, TRAIN]
 LEAVES = {"release": "noisy sums", "sums": "second moments", "train": "models"}
-FIXED = [(order, field.name) for order in ORDERS for field in fields_of(type(order)) if field.marks.part is Part.RUN]
+FIXED = [
+    (order, field.name)
+    for order in ORDERS
+    for field in fields_of(type(order))
+    if field.marks.part is Part.RUN
+]
 
 
 def named(value: Any) -> str:
     return value if isinstance(value, str) else type(value).__name__
 
 
-def site(folder: Path, *standing: str, approval: str = "ask", **federation: Any) -> Site:
-    return asked_site(folder, {"approval": approval, "standing": list(standing), **federation})
+def site(
+    folder: Path, *standing: str, approval: str = "ask", **federation: Any
+) -> Site:
+    return asked_site(
+        folder, {"approval": approval, "standing": list(standing), **federation}
+    )
 
 
-def plan_for(*orders: DataOrder, run: str = "cafe", rounds: int = 1, secure: bool = False) -> RunPlan:
+def plan_for(
+    *orders: DataOrder, run: str = "cafe", rounds: int = 1, secure: bool = False
+) -> RunPlan:
     return plan_of(run, "fedaux", rounds, secure, orders)
 
 
 def at_most(count: int, *orders: DataOrder, run: str = "cafe") -> RunPlan:
     """A plan with so many orders of each kind."""
-    return RunPlan(run, "fedaux", 1, False, tuple(Ask.of(order, count) for order in orders))
+    return RunPlan(
+        run, "fedaux", 1, False, tuple(Ask.of(order, count) for order in orders)
+    )
 
 
 def under(plan: RunPlan, order: DataOrder, **changes: Any) -> Any:
@@ -118,7 +133,10 @@ def answer(order: DataOrder, own: Site, start: str = "") -> None:
 def is_refused(order: DataOrder, own: Site, why: str, start: str = "") -> None:
     """Check that an order is not computed, and that nothing of it is written down."""
     before = (own.vault / LOG).read_bytes()
-    with pytest.raises(ApprovalError, match=why) as caught, under_approval(order, own, lambda: start):
+    with (
+        pytest.raises(ApprovalError, match=why) as caught,
+        under_approval(order, own, lambda: start),
+    ):
         pytest.fail("it was computed")
     assert refusal_of(caught.value) is Refusal.APPROVAL
     assert (own.vault / LOG).read_bytes() == before
@@ -128,16 +146,28 @@ def has_no_room(order: DataOrder, own: Site, most: int, start: str = "") -> None
     """Check that an order of an approved plan, which the gate admits, is not begun."""
     admit(order, own)
     kind = Ask.of(order, most).kind
-    is_refused(order, own, f"the approved plan has at most {most} orders to {kind}, and all of them were begun", start)
+    is_refused(
+        order,
+        own,
+        (
+            f"the approved plan has at most {most} orders to {kind}, and all of them "
+            "were begun"
+        ),
+        start,
+    )
 
 
 def name_of(order: DataOrder, start: str = "") -> str:
     """What the log calls an order that starts from this state."""
-    return hashlib.sha256(json.dumps([question(order), order.sum, start]).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([question(order), order.sum, start]).encode()
+    ).hexdigest()
 
 
 def logged(own: Site, event: str) -> list[str]:
-    return [entry.facts["order"] for entry in log_of(own).entries() if entry.event == event]
+    return [
+        entry.facts["order"] for entry in log_of(own).entries() if entry.event == event
+    ]
 
 
 def begun(own: Site) -> list[str]:
@@ -154,11 +184,15 @@ def answered(own: Site) -> list[str]:
 def test_an_order_waits_for_its_owner(tmp_path: Path, order: DataOrder) -> None:
     own, plan = site(tmp_path), plan_for(order)
     asked = under(plan, order)
-    with pytest.raises(ApprovalError, match="belongs to no plan that this site's owner was shown"):
+    with pytest.raises(
+        ApprovalError, match="belongs to no plan that this site's owner was shown"
+    ):
         admit(asked, own)
     for _ in range(2):
         assert show(plan, own) == "pending"
-        with pytest.raises(ApprovalError, match="waits for this site's owner") as caught:
+        with pytest.raises(
+            ApprovalError, match="waits for this site's owner"
+        ) as caught:
             admit(asked, own)
     assert refusal_of(caught.value) is Refusal.APPROVAL
     log = log_of(own)
@@ -181,7 +215,9 @@ def test_an_order_waits_for_its_owner(tmp_path: Path, order: DataOrder) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=named)
-def test_every_handler_asks_before_anything_else(tmp_path: Path, order: DataOrder) -> None:
+def test_every_handler_asks_before_anything_else(
+    tmp_path: Path, order: DataOrder
+) -> None:
     """The site's records cannot be read: whoever tries fails with something else."""
     own, plan = site(tmp_path), plan_for(order)
     for _ in range(2):
@@ -198,7 +234,9 @@ def test_every_handler_asks_before_anything_else(tmp_path: Path, order: DataOrde
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=named)
-def test_an_order_without_a_plan_is_not_answered(tmp_path: Path, order: DataOrder) -> None:
+def test_an_order_without_a_plan_is_not_answered(
+    tmp_path: Path, order: DataOrder
+) -> None:
     own = site(tmp_path, *LEAVES.values())
     assert show(plan_for(order), own) == "approved"
     with pytest.raises(ApprovalError, match="belongs to no plan"):
@@ -208,13 +246,27 @@ def test_an_order_without_a_plan_is_not_answered(tmp_path: Path, order: DataOrde
 def test_one_approval_lasts_for_a_run_and_for_no_other(tmp_path: Path) -> None:
     own, plan = site(tmp_path), plan_for(TRAIN, RELEASE)
     approve(plan, own)
-    later = {"round": 3, "lr": 0.01, "seed": 9, "known_entries": 3, "last_round": 2, "weights": weights(7.0)}
+    later = {
+        "round": 3,
+        "lr": 0.01,
+        "seed": 9,
+        "known_entries": 3,
+        "last_round": 2,
+        "weights": weights(7.0),
+    }
     answer(under(plan, TRAIN), own)
     answer(under(plan, TRAIN, **later), own)
     moved = {**RELEASE.public, "mean": np.ones(3, np.float32)}
-    others = [replace(TRAIN, run="beef"), replace(TRAIN, epochs=50), replace(RELEASE, public=moved), SUMS]
+    others = [
+        replace(TRAIN, run="beef"),
+        replace(TRAIN, epochs=50),
+        replace(RELEASE, public=moved),
+        SUMS,
+    ]
     for other in others:
-        with pytest.raises(OrderError, match="the approved plan does not have this order"):
+        with pytest.raises(
+            OrderError, match="the approved plan does not have this order"
+        ):
             admit(under(plan, other), own)
         proposed = plan_for(other)
         show(proposed, own)
@@ -223,28 +275,45 @@ def test_one_approval_lasts_for_a_run_and_for_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("order", "name"), FIXED, ids=named)
-def test_what_differs_from_the_plan_is_named(tmp_path: Path, order: DataOrder, name: str) -> None:
+def test_what_differs_from_the_plan_is_named(
+    tmp_path: Path, order: DataOrder, name: str
+) -> None:
     own, plan = site(tmp_path), plan_for(*ORDERS)
     approve(plan, own)
     value = getattr(order, name)
-    other: Any = {"another": np.ones(3, np.float32)} if isinstance(value, dict) else f"{value}x"
+    other: Any = (
+        {"another": np.ones(3, np.float32)} if isinstance(value, dict) else f"{value}x"
+    )
     changed = under(plan, order, **{name: other})
     assert difference(changed, plan) == f"These differ: {name}."
     with pytest.raises(OrderError) as caught:
         check_approval(changed, own)
-    assert str(caught.value) == (f"Cannot answer: the approved plan does not have this order. These differ: {name}.")
+    assert str(caught.value) == (
+        "Cannot answer: the approved plan does not have this order. These differ: "
+        f"{name}."
+    )
     assert refusal_of(caught.value) is Refusal.ORDER
 
 
-def test_all_that_differs_from_the_plan_is_named_and_so_is_a_kind_that_it_lacks() -> None:
+def test_all_that_differs_from_the_plan_is_named_and_so_is_a_kind_that_it_lacks() -> (
+    None
+):
     plan = plan_for(TRAIN)
-    changed = replace(TRAIN, epochs=50, batch_size=7, standardisation=SUMS.standardisation, lr=0.5)
-    assert difference(changed, plan) == "These differ: batch_size, epochs, standardisation."
+    changed = replace(
+        TRAIN, epochs=50, batch_size=7, standardisation=SUMS.standardisation, lr=0.5
+    )
+    assert (
+        difference(changed, plan)
+        == "These differ: batch_size, epochs, standardisation."
+    )
     assert difference(RELEASE, plan) == "It has no orders to release."
     assert difference(SUMS, plan) == "It has no orders to sums."
 
 
-@pytest.mark.parametrize("name", ["", "0" * 63, "0" * 65, "F" * 64, "../" * 21 + "x", "g" * 64, "\n" + "0" * 63])
+@pytest.mark.parametrize(
+    "name",
+    ["", "0" * 63, "0" * 65, "F" * 64, "../" * 21 + "x", "g" * 64, "\n" + "0" * 63],
+)
 def test_a_servers_words_are_no_part_of_a_path(tmp_path: Path, name: str) -> None:
     own = site(tmp_path)
     assert plan_path(own, name) is None
@@ -272,7 +341,9 @@ def test_a_plan_that_was_changed_on_disk_approves_nothing(tmp_path: Path) -> Non
 
 
 def test_an_order_counts_for_the_plan_that_was_compared_with_it(tmp_path: Path) -> None:
-    """Another approved plan in the place of the first gives no more orders than it has."""
+    """Another approved plan in the place of the first gives no more orders than
+    it has.
+    """
     own, first, second = site(tmp_path), at_most(1, RELEASE), at_most(1, TRAIN)
     for plan in (first, second):
         approve(plan, own)
@@ -293,14 +364,19 @@ def test_a_plan_has_as_many_orders_as_it_says(tmp_path: Path) -> None:
     seeds = range(2 + SPARE_ROUNDS)
     for seed in seeds:
         answer(under(plan, TRAIN, seed=seed), own)
-    for change in ({"seed": len(seeds)}, {"round": 9}, {"weights": weights(2.0)}, {"lr": 0.1}):
+    for change in (
+        {"seed": len(seeds)},
+        {"round": 9},
+        {"weights": weights(2.0)},
+        {"lr": 0.1},
+    ):
         other = under(plan, TRAIN, **{"seed": 0, **change})
         has_no_room(other, own, 7)
         with pytest.raises(ApprovalError) as caught, under_approval(other, own):
             pytest.fail("it was computed")
     assert str(caught.value) == (
-        "Cannot answer: the approved plan has at most 7 orders to train, and all of them were begun. The server can "
-        "propose another run."
+        "Cannot answer: the approved plan has at most 7 orders to train, and all of "
+        "them were begun. The server can propose another run."
     )
     assert refusal_of(caught.value) is Refusal.APPROVAL
     for seed in seeds:
@@ -310,7 +386,9 @@ def test_a_plan_has_as_many_orders_as_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=named)
-def test_the_gate_asks_for_the_owners_decision_and_writes_nothing(tmp_path: Path, order: DataOrder) -> None:
+def test_the_gate_asks_for_the_owners_decision_and_writes_nothing(
+    tmp_path: Path, order: DataOrder
+) -> None:
     """Room is taken by what is begun, however often an order passes the gate before."""
     own, plan = site(tmp_path), at_most(1, order)
     approve(plan, own)
@@ -323,17 +401,24 @@ def test_the_gate_asks_for_the_owners_decision_and_writes_nothing(tmp_path: Path
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=named)
-def test_an_order_is_begun_before_it_is_computed_and_answered_after(tmp_path: Path, order: DataOrder) -> None:
+def test_an_order_is_begun_before_it_is_computed_and_answered_after(
+    tmp_path: Path, order: DataOrder
+) -> None:
     own, plan = site(tmp_path), at_most(1, order)
     approve(plan, own)
     for number in range(2):
         with under_approval(under(plan, order), own):
-            assert (begun(own), answered(own)) == ([name_of(order)], number * [name_of(order)])
+            assert (begun(own), answered(own)) == (
+                [name_of(order)],
+                number * [name_of(order)],
+            )
         assert begun(own) == answered(own) == [name_of(order)]
 
 
 def test_an_order_that_fails_takes_its_room_and_may_come_again(tmp_path: Path) -> None:
-    """A failure may tell something too; asking for the same again tells nothing more."""
+    """A failure may tell something too; asking for the same again tells nothing
+    more.
+    """
     own, plan = site(tmp_path), at_most(1, TRAIN)
     approve(plan, own)
     first = under(plan, TRAIN)
@@ -383,20 +468,26 @@ def test_whoever_trains_from_another_state_is_asked_another_order(
 
     for start in ("one", "two", "one"):
         ask(start)
-    with pytest.raises(ApprovalError, match="at most 2 orders to train, and all of them were begun"):
+    with pytest.raises(
+        ApprovalError, match="at most 2 orders to train, and all of them were begun"
+    ):
         ask("three")
     assert computed == ["one", "two", "one"]
     assert begun(own) == answered(own) == [name_of(order, "one"), name_of(order, "two")]
 
 
 @pytest.mark.parametrize("count", [0, -1, 2**31 + 1])
-def test_a_plan_without_room_or_with_too_much_is_not_shown_to_an_owner(tmp_path: Path, count: int) -> None:
+def test_a_plan_without_room_or_with_too_much_is_not_shown_to_an_owner(
+    tmp_path: Path, count: int
+) -> None:
     own = site(tmp_path, *LEAVES.values())
     for plan in (
         at_most(count, TRAIN),
         RunPlan("cafe", "fedaux", 1, False, (Ask.of(RELEASE, 1), Ask.of(TRAIN, count))),
     ):
-        with pytest.raises(OrderError, match="Cannot read the plan of the run: its at_most must be") as caught:
+        with pytest.raises(
+            OrderError, match="Cannot read the plan of the run: its at_most must be"
+        ) as caught:
             show(plan, own)
         assert refusal_of(caught.value) is Refusal.ORDER
         with pytest.raises(ApprovalError, match="belongs to no plan"):
@@ -405,7 +496,9 @@ def test_a_plan_without_room_or_with_too_much_is_not_shown_to_an_owner(tmp_path:
 
 
 @pytest.mark.parametrize("count", [1, 2**31])
-def test_a_plan_with_the_least_and_with_the_most_room_is_shown(tmp_path: Path, count: int) -> None:
+def test_a_plan_with_the_least_and_with_the_most_room_is_shown(
+    tmp_path: Path, count: int
+) -> None:
     own, plan = site(tmp_path), at_most(count, TRAIN)
     assert show(plan, own) == "pending"
     approve(plan, own)
@@ -422,22 +515,33 @@ def test_a_plan_without_room_has_no_orders(tmp_path: Path, count: int) -> None:
     assert begun(own) == answered(own) == []
 
 
-def test_orders_are_counted_for_each_part_of_a_plan_and_for_each_plan(tmp_path: Path) -> None:
+def test_orders_are_counted_for_each_part_of_a_plan_and_for_each_plan(
+    tmp_path: Path,
+) -> None:
     own = site(tmp_path)
-    plans = [at_most(1, TRAIN, replace(TRAIN, batch_size=8)), at_most(1, TRAIN, run="beef")]
+    plans = [
+        at_most(1, TRAIN, replace(TRAIN, batch_size=8)),
+        at_most(1, TRAIN, run="beef"),
+    ]
     for plan in plans:
         approve(plan, own)
     answer(under(plans[0], TRAIN), own)
     answer(under(plans[0], TRAIN, batch_size=8), own)
     answer(under(plans[1], TRAIN, seed=1), own)
-    for order in (under(plans[0], TRAIN, seed=1), under(plans[0], TRAIN, batch_size=8, seed=1), under(plans[1], TRAIN)):
+    for order in (
+        under(plans[0], TRAIN, seed=1),
+        under(plans[0], TRAIN, batch_size=8, seed=1),
+        under(plans[1], TRAIN),
+    ):
         has_no_room(order, own, 1)
 
 
 def overtaken_by(
     action: Callable[[], object], first: DataOrder, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Site], object]:
-    """Do something while the answer to `first` is computed: after it was begun, before it is answered."""
+    """Do something while the answer to `first` is computed: after it was begun, before
+    it is answered.
+    """
 
     def meanwhile(order: DataOrder) -> None:
         if order is first:
@@ -466,14 +570,18 @@ def overtaken_by(
 def test_an_order_that_comes_while_the_last_one_is_computed_is_not_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is room for one. What is begun first is what is computed, and what leaves."""
+    """There is room for one. What is begun first is what is computed, and what
+    leaves.
+    """
     own, plan = site(tmp_path), at_most(1, TRAIN)
     approve(plan, own)
     first, second = under(plan, TRAIN, seed=1), under(plan, TRAIN, seed=2)
     computed = list[DataOrder]()
 
     def ask_second() -> None:
-        with pytest.raises(ApprovalError, match="at most 1 orders to train, and all of them were begun"):
+        with pytest.raises(
+            ApprovalError, match="at most 1 orders to train, and all of them were begun"
+        ):
             handlers.answer(second, own)
         assert (begun(own), answered(own)) == ([name_of(first)], [])
 
@@ -490,8 +598,12 @@ def test_an_order_that_comes_while_the_last_one_is_computed_is_not_begun(
     assert begun(own) == answered(own) == [name_of(first)]
 
 
-def test_an_order_that_is_overtaken_after_the_gate_is_not_begun_beyond_the_plan(tmp_path: Path) -> None:
-    """Both pass the gate while there is room for one. What is written down first is what is computed."""
+def test_an_order_that_is_overtaken_after_the_gate_is_not_begun_beyond_the_plan(
+    tmp_path: Path,
+) -> None:
+    """Both pass the gate while there is room for one. What is written down first is
+    what is computed.
+    """
     own, plan = site(tmp_path), at_most(1, TRAIN)
     approve(plan, own)
     first, second = under(plan, TRAIN, seed=1), under(plan, TRAIN, seed=2)
@@ -505,16 +617,25 @@ def test_an_order_that_is_overtaken_after_the_gate_is_not_begun_beyond_the_plan(
 def test_an_order_that_is_overtaken_by_itself_is_answered_twice_and_counts_once(
     tmp_path: Path, order: DataOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that sends an order again, while the first answer is computed, gets both."""
+    """A server that sends an order again, while the first answer is computed, gets
+    both.
+    """
     own, plan = site(tmp_path), at_most(1, order)
     approve(plan, own)
     first, again = under(plan, order), under(plan, order)
     left = list[object]()
-    ask = overtaken_by(lambda: left.append(handlers.answer(again, own)), first, monkeypatch)
+    ask = overtaken_by(
+        lambda: left.append(handlers.answer(again, own)), first, monkeypatch
+    )
     left.append(ask(own))
     assert len(left) == 2
     assert type(left[0]) is type(left[1])
-    assert [entry.event for entry in log_of(own).entries()] == ["proposed", "approved", "begun", "answered"]
+    assert [entry.event for entry in log_of(own).entries()] == [
+        "proposed",
+        "approved",
+        "begun",
+        "answered",
+    ]
     assert begun(own) == answered(own) == [name_of(order)]
 
 
@@ -524,7 +645,11 @@ def test_what_the_owner_refuses_while_it_is_computed_does_not_leave(
 ) -> None:
     own, plan = site(tmp_path), plan_for(order)
     approve(plan, own)
-    ask = overtaken_by(lambda: log_of(own).decide(plan.hash, "refused", "anna"), under(plan, order), monkeypatch)
+    ask = overtaken_by(
+        lambda: log_of(own).decide(plan.hash, "refused", "anna"),
+        under(plan, order),
+        monkeypatch,
+    )
     with pytest.raises(ApprovalError, match="was refused by"):
         ask(own)
     assert begun(own) == [name_of(order)]
@@ -550,15 +675,22 @@ def test_what_cannot_be_written_down_does_not_leave(
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=named)
-def test_what_cannot_be_written_down_is_not_computed(tmp_path: Path, order: DataOrder) -> None:
+def test_what_cannot_be_written_down_is_not_computed(
+    tmp_path: Path, order: DataOrder
+) -> None:
     own, plan = site(tmp_path), plan_for(order)
     approve(plan, own)
     (own.vault / KEY).unlink()
-    with pytest.raises(LogError, match="nothing is answered without it"), under_approval(under(plan, order), own):
+    with (
+        pytest.raises(LogError, match="nothing is answered without it"),
+        under_approval(under(plan, order), own),
+    ):
         pytest.fail("it was computed")
 
 
-def test_of_orders_that_pass_the_gate_at_once_as_many_are_begun_as_the_plan_has(tmp_path: Path) -> None:
+def test_of_orders_that_pass_the_gate_at_once_as_many_are_begun_as_the_plan_has(
+    tmp_path: Path,
+) -> None:
     own, plan = site(tmp_path), at_most(3, TRAIN)
     approve(plan, own)
     count = 8
@@ -579,16 +711,25 @@ def test_of_orders_that_pass_the_gate_at_once_as_many_are_begun_as_the_plan_has(
     with ThreadPoolExecutor(count) as pool:
         left = [name for name in pool.map(ask, range(count)) if name]
     assert len(left) == 3
-    assert sorted(computed) == sorted(begun(own)) == sorted(answered(own)) == sorted(left)
+    assert (
+        sorted(computed) == sorted(begun(own)) == sorted(answered(own)) == sorted(left)
+    )
 
 
 # secure sums
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=named)
-def test_an_approval_covers_attempts_of_a_secure_sum_and_each_counts(tmp_path: Path, order: DataOrder) -> None:
+def test_an_approval_covers_attempts_of_a_secure_sum_and_each_counts(
+    tmp_path: Path, order: DataOrder
+) -> None:
     own = site(tmp_path, secure=True)
-    sums_of_run = [terms(), terms(attempt=1), terms(attempt=2, sites=["a", "b", "d"]), terms(attempt=2, threshold=2)]
+    sums_of_run = [
+        terms(),
+        terms(attempt=1),
+        terms(attempt=2, sites=["a", "b", "d"]),
+        terms(attempt=2, threshold=2),
+    ]
     plan = RunPlan("cafe", "fedaux", 1, True, (Ask.of(order, len(sums_of_run)),))
     approve(plan, own)
     attempts = [under(plan, order, sum=sum_.to_json()) for sum_ in sums_of_run]
@@ -601,7 +742,9 @@ def test_an_approval_covers_attempts_of_a_secure_sum_and_each_counts(tmp_path: P
     assert len(set(names)) == len(attempts)
 
 
-def test_a_plan_has_room_for_two_attempts_of_a_secure_release_and_for_one_release_without(tmp_path: Path) -> None:
+def test_a_plan_has_room_for_two_attempts_of_a_secure_release_and_for_one_release_without(
+    tmp_path: Path,
+) -> None:
     own = site(tmp_path, secure=True)
     plan = plan_for(*ORDERS, secure=True)
     assert ATTEMPTS == 2
@@ -609,7 +752,10 @@ def test_a_plan_has_room_for_two_attempts_of_a_secure_release_and_for_one_releas
     assert [ask.at_most for ask in plan_for(*ORDERS).asks] == [1, 1, 1 + SPARE_ROUNDS]
     approve(plan, own)
     for order, most in ((RELEASE, 2), (SUMS, 1)):
-        attempts = [under(plan, order, sum=terms(attempt=number).to_json()) for number in range(3)]
+        attempts = [
+            under(plan, order, sum=terms(attempt=number).to_json())
+            for number in range(3)
+        ]
         for attempt in attempts[:most]:
             answer(attempt, own)
         for attempt in attempts[most:]:
@@ -617,15 +763,22 @@ def test_a_plan_has_room_for_two_attempts_of_a_secure_release_and_for_one_releas
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=named)
-def test_a_secure_sum_of_another_run_is_not_covered(tmp_path: Path, order: DataOrder) -> None:
+def test_a_secure_sum_of_another_run_is_not_covered(
+    tmp_path: Path, order: DataOrder
+) -> None:
     own, plan = site(tmp_path, secure=True), plan_for(order, secure=True)
     approve(plan, own)
     with pytest.raises(OrderError) as caught:
         admit(under(plan, order, sum=terms(run="beef").to_json()), own)
-    assert str(caught.value) == "Cannot answer: the secure sum belongs to another run than the approved plan."
+    assert (
+        str(caught.value)
+        == "Cannot answer: the secure sum belongs to another run than the approved plan."
+    )
 
 
-def sum_with_room_for_one(folder: Path, settings: Config = MODELS) -> tuple[SumServer, Site, RunPlan]:
+def sum_with_room_for_one(
+    folder: Path, settings: Config = MODELS
+) -> tuple[SumServer, Site, RunPlan]:
     """A secure sum, one of its sites, and the approved plan, which has room for one."""
     config = replace(settings, federation=replace(settings.federation, approval="ask"))
     server = SumServer.simulated(folder / "vault", folder / "features", config)
@@ -637,14 +790,21 @@ def sum_with_room_for_one(folder: Path, settings: Config = MODELS) -> tuple[SumS
 
 def keys_of(server: SumServer, name: str) -> str:
     """What the log adds to the name of an order: the site's own keys in this sum."""
-    part = Participation.of(replace(server.order, client=name, sum=server.terms.to_json()), server.sites[name])
+    part = Participation.of(
+        replace(server.order, client=name, sum=server.terms.to_json()),
+        server.sites[name],
+    )
     with part.locked() as remembered:
         assert remembered is not None
         return part.own_hash(remembered.state)
 
 
-def meanwhile_of_vectors(action: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[DataOrder]:
-    """Do something while a vector is computed, and return the orders that it is computed for."""
+def meanwhile_of_vectors(
+    action: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> list[DataOrder]:
+    """Do something while a vector is computed, and return the orders that it is
+    computed for.
+    """
     vector_of, computed = handlers.vector_of, list[DataOrder]()
 
     def overtaken(order: SumsOrder | TrainOrder, site: Site) -> NDArray[np.int64]:
@@ -656,8 +816,12 @@ def meanwhile_of_vectors(action: Callable[[], object], monkeypatch: pytest.Monke
     return computed
 
 
-def test_a_masked_vector_that_is_overtaken_is_not_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two sums have shared their secrets while the plan has room for one, and the other is begun first."""
+def test_a_masked_vector_that_is_overtaken_is_not_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sums have shared their secrets while the plan has room for one, and the other
+    is begun first.
+    """
     server, own, _ = sum_with_room_for_one(tmp_path)
     name, shares = NAMES[0], server.shares()
     assert begun(own) == []  # so far nothing depends on a record
@@ -665,15 +829,21 @@ def test_a_masked_vector_that_is_overtaken_is_not_computed(tmp_path: Path, monke
     answer(second, own)
     computed = meanwhile_of_vectors(lambda: None, monkeypatch)
     for _ in range(2):
-        with pytest.raises(ApprovalError, match="at most 1 orders to train, and all of them were begun"):
+        with pytest.raises(
+            ApprovalError, match="at most 1 orders to train, and all of them were begun"
+        ):
             server.masked(name, shares)
     assert computed == []
     assert list(server.folder(name).glob("masked-*")) == []
     assert begun(own) == answered(own) == [name_of(second)]
 
 
-def test_a_sum_that_was_forgotten_and_is_begun_again_counts_again(tmp_path: Path) -> None:
-    """A site remembers few sums. Under fresh keys, the same terms would get a vector with fresh noise."""
+def test_a_sum_that_was_forgotten_and_is_begun_again_counts_again(
+    tmp_path: Path,
+) -> None:
+    """A site remembers few sums. Under fresh keys, the same terms would get a vector
+    with fresh noise.
+    """
     settings = replace(RELEASES, privacy=replace(RELEASES.privacy, epsilon_total=4.0))
     server, own, _ = sum_with_room_for_one(tmp_path, settings)
     name = NAMES[0]
@@ -682,7 +852,9 @@ def test_a_sum_that_was_forgotten_and_is_begun_again_counts_again(tmp_path: Path
     for attempt in range(1, KEPT + 2):
         for other in NAMES:
             server.with_terms(attempt=attempt).begin(other)
-    with pytest.raises(ApprovalError, match="at most 1 orders to release, and all of them were begun"):
+    with pytest.raises(
+        ApprovalError, match="at most 1 orders to release, and all of them were begun"
+    ):
         server.masked(name, server.shares())
     assert begun(own) == answered(own) == first
 
@@ -714,7 +886,9 @@ def test_a_masked_vector_that_the_owner_refuses_while_it_is_computed_is_not_sent
     server, own, plan = sum_with_room_for_one(tmp_path)
     name, shares = NAMES[0], server.shares()
     first = replace(server.order, client=name, sum=server.terms.to_json())
-    computed = meanwhile_of_vectors(lambda: log_of(own).decide(plan.hash, "refused", "anna"), monkeypatch)
+    computed = meanwhile_of_vectors(
+        lambda: log_of(own).decide(plan.hash, "refused", "anna"), monkeypatch
+    )
     for _ in range(2):
         with pytest.raises(ApprovalError, match="was refused by"):
             server.masked(name, shares)
@@ -727,7 +901,9 @@ def test_a_masked_vector_that_the_owner_refuses_while_it_is_computed_is_not_sent
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=named)
-def test_a_standing_rule_approves_what_it_names(tmp_path: Path, order: DataOrder) -> None:
+def test_a_standing_rule_approves_what_it_names(
+    tmp_path: Path, order: DataOrder
+) -> None:
     plan = plan_for(order)
     word = LEAVES[plan.asks[0].kind]
     own = site(tmp_path, word)
@@ -746,14 +922,22 @@ def test_a_standing_rule_approves_what_it_names(tmp_path: Path, order: DataOrder
 
 
 def test_a_standing_rule_may_name_more_than_leaves(tmp_path: Path) -> None:
-    own, plan = site(tmp_path, "noisy sums", "second moments", "models"), plan_for(*ORDERS)
+    own, plan = (
+        site(tmp_path, "noisy sums", "second moments", "models"),
+        plan_for(*ORDERS),
+    )
     assert show(plan, own) == "approved"
-    (approved,) = [entry for entry in log_of(own).entries() if entry.event == "approved"]
+    (approved,) = [
+        entry for entry in log_of(own).entries() if entry.event == "approved"
+    ]
     assert approved.by == "standing rule noisy sums, second moments, models"
     assert show(plan_for(RELEASE), own) == "approved"
 
 
-@pytest.mark.parametrize("rule", ["release:*", "train:fedaux", "*", "", "noisy", "noisy sums and models", "sums"])
+@pytest.mark.parametrize(
+    "rule",
+    ["release:*", "train:fedaux", "*", "", "noisy", "noisy sums and models", "sums"],
+)
 def test_what_is_no_word_of_sends_approves_nothing(tmp_path: Path, rule: str) -> None:
     own = site(tmp_path, rule)
     for order in ORDERS:
@@ -783,7 +967,10 @@ def test_a_rule_that_is_written_later_approves_what_waits(tmp_path: Path) -> Non
 
 
 def test_an_owner_reads_all_that_a_plan_asks_for(tmp_path: Path) -> None:
-    own, plan = replace(site(tmp_path), server="fl.example.org:8443"), plan_for(*ORDERS, rounds=4)
+    own, plan = (
+        replace(site(tmp_path), server="fl.example.org:8443"),
+        plan_for(*ORDERS, rounds=4),
+    )
     show(plan, own)
     (found,) = log_of(own).pending()
     facts = dict(found.facts)
@@ -813,25 +1000,46 @@ def test_what_leaves_is_said_with_its_cost_rounded_up(tmp_path: Path) -> None:
     privacy = {"epsilon": 0.12341, "epsilon_total": 2.34561, "private_training": True}
     config = asked_site(tmp_path, privacy=privacy, head_init="random").config
     assert cost_in_words(["noisy sums"], config) == "noisy sums at ε = 0.124, δ = 1e-05"
-    assert cost_in_words(["noisy models"], config) == "noisy models within a total of ε = 2.35, δ = 1e-05"
-    assert cost_in_words(["models", "sums"], config) == "models WITHOUT noise and sums WITHOUT noise"
+    assert (
+        cost_in_words(["noisy models"], config)
+        == "noisy models within a total of ε = 2.35, δ = 1e-05"
+    )
+    assert (
+        cost_in_words(["models", "sums"], config)
+        == "models WITHOUT noise and sums WITHOUT noise"
+    )
 
 
 def test_the_cost_of_several_releases_is_not_that_of_one(tmp_path: Path) -> None:
-    """Each map of the server's is another release: nine of them cost what the owner's total allows."""
-    moved = [replace(RELEASE, public={**RELEASE.public, "mean": np.full(3, m, np.float32)}) for m in range(9)]
-    own = asked_site(tmp_path, {"approval": "ask"}, privacy={"epsilon": 1.0, "epsilon_total": 8.0})
+    """Each map of the server's is another release: nine of them cost what the owner's
+    total allows.
+    """
+    moved = [
+        replace(RELEASE, public={**RELEASE.public, "mean": np.full(3, m, np.float32)})
+        for m in range(9)
+    ]
+    own = asked_site(
+        tmp_path, {"approval": "ask"}, privacy={"epsilon": 1.0, "epsilon_total": 8.0}
+    )
     show(plan_for(*moved), own)
     (found,) = log_of(own).pending()
-    assert found.facts["leaves"] == "noisy sums at ε = 1, up to 9 times, within a total of ε = 8, δ = 1e-05"
+    assert (
+        found.facts["leaves"]
+        == "noisy sums at ε = 1, up to 9 times, within a total of ε = 8, δ = 1e-05"
+    )
 
 
-def test_the_cost_of_a_secure_release_is_that_of_all_its_attempts(tmp_path: Path) -> None:
+def test_the_cost_of_a_secure_release_is_that_of_all_its_attempts(
+    tmp_path: Path,
+) -> None:
     privacy = {"epsilon": 1.0, "epsilon_total": 2.0}
     own = asked_site(tmp_path, {"approval": "ask", "secure": True}, privacy=privacy)
     show(plan_for(RELEASE, secure=True), own)
     (found,) = log_of(own).pending()
-    assert found.facts["leaves"] == "noisy sums at ε = 1, up to 2 times, within a total of ε = 2, δ = 1e-05"
+    assert (
+        found.facts["leaves"]
+        == "noisy sums at ε = 1, up to 2 times, within a total of ε = 2, δ = 1e-05"
+    )
     assert found.facts["orders"][0]["at most"] == 2
 
 
@@ -840,7 +1048,9 @@ def test_where_nobody_asks_nothing_is_written(tmp_path: Path) -> None:
     assert show(plan_for(TRAIN), own) == "approved"
     for order in ORDERS:
         answer(order, own)
-        with under_approval(order, own, lambda: pytest.fail("there is nothing to write down")):
+        with under_approval(
+            order, own, lambda: pytest.fail("there is nothing to write down")
+        ):
             pass
     assert not (tmp_path / "vault").exists()
 
@@ -857,13 +1067,15 @@ def test_a_server_cannot_fill_the_disk_with_plans(tmp_path: Path) -> None:
     with pytest.raises(OrderError) as caught:
         show(plans[-1], own)
     assert str(caught.value) == (
-        "Cannot take another plan: 20 of them wait for this site's owner, who can refuse them with `fedaux site "
-        "refuse`."
+        "Cannot take another plan: 20 of them wait for this site's owner, who can "
+        "refuse them with `fedaux site refuse`."
     )
     assert show(plans[0], own) == "pending"  # one of those that wait
     assert (own.vault / LOG).read_bytes() == before
     assert len(list((own.vault / "plans").iterdir())) == MOST_PENDING
-    assert [entry.id for entry in log_of(own).pending()] == [plan.hash for plan in plans[:-1]]
+    assert [entry.id for entry in log_of(own).pending()] == [
+        plan.hash for plan in plans[:-1]
+    ]
     log_of(own).decide(plans[0].hash, "refused", "anna")
     assert show(plans[-1], own) == "pending"
     with pytest.raises(OrderError, match="Cannot take another plan"):
@@ -881,7 +1093,9 @@ class Named(Proposal):
         return self.name
 
 
-def test_the_first_digits_of_a_plan_are_enough_where_they_are_its_own(tmp_path: Path) -> None:
+def test_the_first_digits_of_a_plan_are_enough_where_they_are_its_own(
+    tmp_path: Path,
+) -> None:
     log = ApprovalLog(tmp_path)
     shared = "f" * SHORT
     names = [shared + "0" * 52, shared + "1" * 52, "e" * 64]
@@ -892,7 +1106,10 @@ def test_the_first_digits_of_a_plan_are_enough_where_they_are_its_own(tmp_path: 
             log.decide(start, "approved", "anna")
     with pytest.raises(ApprovalError) as caught:
         log.decide(shared, "approved", "anna")
-    assert str(caught.value) == f"Cannot decide on '{shared}': 2 plans begin so. Write all of the id."
+    assert (
+        str(caught.value)
+        == f"Cannot decide on '{shared}': 2 plans begin so. Write all of the id."
+    )
     assert len(log.pending()) == 3
     log.decide("e" * SHORT, "approved", "anna")
     log.decide(names[1], "refused", "bert")
@@ -907,13 +1124,15 @@ def test_nothing_is_decided_that_nobody_has_proposed(tmp_path: Path) -> None:
     with pytest.raises(ApprovalError) as caught:
         log_of(own).decide(plan.hash, "approved", "anna")
     assert str(caught.value) == (
-        f"Cannot decide on '{plan.hash}': no plan has this id. `fedaux site pending` lists them; the first 12 digits "
-        "of one are enough."
+        f"Cannot decide on '{plan.hash}': no plan has this id. `fedaux site pending` "
+        "lists them; the first 12 digits of one are enough."
     )
     assert show(plan, own) == "pending"
 
 
-def test_what_waits_and_what_was_refused_says_what_the_owner_can_do(tmp_path: Path) -> None:
+def test_what_waits_and_what_was_refused_says_what_the_owner_can_do(
+    tmp_path: Path,
+) -> None:
     own, plan = site(tmp_path), plan_for(TRAIN)
     told = []
     with pytest.raises(ApprovalError) as never_shown:
@@ -926,8 +1145,8 @@ def test_what_waits_and_what_was_refused_says_what_the_owner_can_do(tmp_path: Pa
         log_of(own).decide(plan.hash, "refused", "anna")
     how = f"`fedaux site approve {plan.hash[:12]}` approves it."
     assert str(never_shown.value) == (
-        "Cannot answer: the order belongs to no plan that this site's owner was shown. The server sends its plan "
-        "before any other order."
+        "Cannot answer: the order belongs to no plan that this site's owner was shown. "
+        "The server sends its plan before any other order."
     )
     assert told == [
         f"Cannot answer: the plan of this run waits for this site's owner. {how}",
@@ -940,16 +1159,25 @@ def test_what_waits_and_what_was_refused_says_what_the_owner_can_do(tmp_path: Pa
 # the log
 
 
-def test_the_log_names_each_order_that_was_begun_and_that_was_answered(tmp_path: Path) -> None:
+def test_the_log_names_each_order_that_was_begun_and_that_was_answered(
+    tmp_path: Path,
+) -> None:
     own, plan = site(tmp_path, *LEAVES.values()), plan_for(*ORDERS)
     show(plan, own)
     for order in ORDERS:
         answer(under(plan, order), own)
-    entries = [entry for entry in log_of(own).entries() if entry.event in ("begun", "answered")]
+    entries = [
+        entry for entry in log_of(own).entries() if entry.event in ("begun", "answered")
+    ]
     assert [entry.event for entry in entries] == ["begun", "answered"] * 3
     assert {(entry.id, entry.by) for entry in entries} == {(plan.hash, "site")}
-    assert [entry.facts for entry in entries[::2]] == [entry.facts for entry in entries[1::2]]
-    told = [(entry.facts["kind"], entry.facts["order"], entry.facts.get("round")) for entry in entries[::2]]
+    assert [entry.facts for entry in entries[::2]] == [
+        entry.facts for entry in entries[1::2]
+    ]
+    told = [
+        (entry.facts["kind"], entry.facts["order"], entry.facts.get("round"))
+        for entry in entries[::2]
+    ]
     assert told == [
         ("release", name_of(RELEASE), None),
         ("sums", name_of(SUMS), None),
@@ -961,13 +1189,24 @@ def test_the_log_names_each_order_that_was_begun_and_that_was_answered(tmp_path:
 @pytest.fixture
 def vault(tmp_path: Path) -> Path:
     """After a plan that was refused, and one that was approved and answered."""
-    own, refused, approved = site(tmp_path, "noisy sums"), plan_for(TRAIN), plan_for(RELEASE)
+    own, refused, approved = (
+        site(tmp_path, "noisy sums"),
+        plan_for(TRAIN),
+        plan_for(RELEASE),
+    )
     show(refused, own)
     log_of(own).decide(refused.hash, "refused", "anna")
     show(approved, own)
     answer(under(approved, RELEASE), own)
     events = [entry.event for entry in log_of(own).entries()]
-    assert events == ["proposed", "refused", "proposed", "approved", "begun", "answered"]
+    assert events == [
+        "proposed",
+        "refused",
+        "proposed",
+        "approved",
+        "begun",
+        "answered",
+    ]
     return own.vault
 
 
@@ -981,7 +1220,9 @@ def write(vault: Path, kept: list[str]) -> None:
 
 def forge(vault: Path) -> None:
     """An approval in place of a refusal."""
-    (vault / LOG).write_text((vault / LOG).read_text().replace('"refused"', '"approved"'))
+    (vault / LOG).write_text(
+        (vault / LOG).read_text().replace('"refused"', '"approved"')
+    )
 
 
 def add(vault: Path) -> None:
@@ -1100,10 +1341,14 @@ def test_a_log_that_was_tampered_with_is_an_error_and_approves_nothing(
         with pytest.raises(LogError) as caught:
             use()
         assert refusal_of(caught.value) is Refusal.APPROVAL
-    assert {path.name: path.read_bytes() for path in vault.glob("approvals.*")} == content
+    assert {
+        path.name: path.read_bytes() for path in vault.glob("approvals.*")
+    } == content
 
 
-def test_a_log_that_was_begun_anew_does_not_go_on_from_a_head_that_was_noted(vault: Path, tmp_path: Path) -> None:
+def test_a_log_that_was_begun_anew_does_not_go_on_from_a_head_that_was_noted(
+    vault: Path, tmp_path: Path
+) -> None:
     own, log = site(tmp_path, "noisy sums"), ApprovalLog(vault)
     plans = [plan_for(RELEASE, run=run) for run in ("cafe", "beef", "f00d")]
     noted = log.head
@@ -1123,7 +1368,9 @@ def test_a_log_that_was_begun_anew_does_not_go_on_from_a_head_that_was_noted(vau
         log.check_head(noted)
 
 
-@pytest.mark.parametrize("noted", ["", ":", "0:", "1:", "-1:", "5:", "7:", "9:", "one:two", "x"])
+@pytest.mark.parametrize(
+    "noted", ["", ":", "0:", "1:", "-1:", "5:", "7:", "9:", "one:two", "x"]
+)
 def test_what_is_no_head_is_none_of_this_log(vault: Path, noted: str) -> None:
     log = ApprovalLog(vault)
     count, _, code = log.head.partition(":")
@@ -1134,7 +1381,9 @@ def test_what_is_no_head_is_none_of_this_log(vault: Path, noted: str) -> None:
     log.check_head(f"6:{code}")
 
 
-def test_a_process_that_was_killed_between_two_writes_leaves_a_log_that_is_whole(vault: Path) -> None:
+def test_a_process_that_was_killed_between_two_writes_leaves_a_log_that_is_whole(
+    vault: Path,
+) -> None:
     log, name = ApprovalLog(vault), plan_for(TRAIN).hash
     before = (vault / HEAD).read_text()
     log.decide(name, "approved", "anna")
@@ -1143,16 +1392,25 @@ def test_a_process_that_was_killed_between_two_writes_leaves_a_log_that_is_whole
     assert [entry.by for entry in log.entries()][-2:] == ["anna", "bert"]
 
 
-def test_a_process_that_was_killed_in_its_first_line_leaves_a_log_that_is_whole(tmp_path: Path) -> None:
+def test_a_process_that_was_killed_in_its_first_line_leaves_a_log_that_is_whole(
+    tmp_path: Path,
+) -> None:
     own, plan = site(tmp_path), plan_for(TRAIN)
     show(plan, own)
     (own.vault / HEAD).unlink()
     approve(plan, own)
     answer(under(plan, TRAIN), own)
-    assert [entry.event for entry in log_of(own).entries()] == ["proposed", "approved", "begun", "answered"]
+    assert [entry.event for entry in log_of(own).entries()] == [
+        "proposed",
+        "approved",
+        "begun",
+        "answered",
+    ]
 
 
-def test_a_process_that_was_killed_as_it_wrote_an_order_down_has_begun_it(tmp_path: Path) -> None:
+def test_a_process_that_was_killed_as_it_wrote_an_order_down_has_begun_it(
+    tmp_path: Path,
+) -> None:
     own, plan = site(tmp_path), at_most(1, TRAIN)
     approve(plan, own)
     before = (own.vault / HEAD).read_text()
@@ -1202,7 +1460,12 @@ def test_the_commands_of_an_owner(tmp_path: Path) -> None:
     assert "nothing waits" in run(tmp_path, "pending")[1]
     assert f"train order {name_of(TRAIN)}" in run(tmp_path, "log")[1]
     entries = json.loads(run(tmp_path, "log", "--json")[1])["entries"]
-    assert [entry["event"] for entry in entries] == ["proposed", "approved", "begun", "answered"]
+    assert [entry["event"] for entry in entries] == [
+        "proposed",
+        "approved",
+        "begun",
+        "answered",
+    ]
     assert {entry["facts"]["order"] for entry in entries[2:]} == {name_of(TRAIN)}
     code, told = run(tmp_path, "log", "--verify")
     assert (code, "the log is whole" in told) == (0, True)

@@ -1,7 +1,8 @@
-"""What the gate refuses, each in the words that the site's owner reads in the site's log.
+"""What the gate refuses, each in the words that the site's owner reads in the site's
+log.
 
-That nothing else is answered, for every method and setting, is in tests/attacks/test_matrix.py; what the approval of a
-plan adds is in test_approvals.py.
+That nothing else is answered, for every method and setting, is in
+tests/attacks/test_matrix.py; what the approval of a plan adds is in test_approvals.py.
 """
 
 import re
@@ -30,17 +31,23 @@ EVERYTHING = list(MEANINGS)
 OTHER = PrototypeSpec.of("mlp", hidden=5, features=4, norm="none").to_json()
 
 
-def proposal(*orders: DataOrder, method: str = "fedaux", secure: bool = False) -> PlanOrder:
+def proposal(
+    *orders: DataOrder, method: str = "fedaux", secure: bool = False
+) -> PlanOrder:
     return plan_order(plan=plan_of("cafe", method, 1, secure, orders).to_json())
 
 
 def proposal_of_kind(kind: str) -> PlanOrder:
-    return plan_order(plan=RunPlan("cafe", "fedaux", 1, False, (Ask(kind, 1, {}),)).to_json())
+    return plan_order(
+        plan=RunPlan("cafe", "fedaux", 1, False, (Ask(kind, 1, {}),)).to_json()
+    )
 
 
 @dataclass(frozen=True)
 class Case:
-    """An order that is refused, by a site with these settings where they are not those of `asked_site`."""
+    """An order that is refused, by a site with these settings where they are not those
+    of `asked_site`.
+    """
 
     name: str
     order: Any
@@ -51,58 +58,90 @@ class Case:
 
 ONLY_ITS_OWNER = "Only its owner can allow more, by federation.sends in site.toml."
 NOT_SECURE = "Cannot take part in a secure sum: federation.secure is false in this site's own settings."
-NOT_ALONE = "Cannot answer alone: this site takes part in secure sums only (federation.secure)."
+NOT_ALONE = (
+    "Cannot answer alone: this site takes part in secure sums only (federation.secure)."
+)
 NOT_FEDAVG = (
-    "Cannot train with the method 'fedavg': this site's own settings say 'fedaux'. Its owner can set method in "
-    "site.toml."
+    "Cannot train with the method 'fedavg': this site's own settings say 'fedaux'. Its "
+    "owner can set method in site.toml."
 )
 NO_HEAD = (
-    "Cannot send {} of features: neither method nor head_init of this site's own settings computes a head from them."
+    "Cannot send {} of features: neither method nor head_init of this site's own settings "
+    "computes a head from them."
 )
 SCAFFOLD = {"method": "scaffold", "head_init": "random"}
-BY_SCAFFOLD = replace(TRAIN, method="scaffold", broadcast={"c": np.zeros(6, np.float32)})
+BY_SCAFFOLD = replace(
+    TRAIN, method="scaffold", broadcast={"c": np.zeros(6, np.float32)}
+)
 
 CASES = [
-    Case("no order", consent(), "Cannot answer a Consent: sites do not know such orders."),
+    Case(
+        "no order", consent(), "Cannot answer a Consent: sites do not know such orders."
+    ),
     *(
-        Case(f"{type(order).__name__} to another", replace(order, client="b"), "Cannot answer for 'b': this site is a.")
+        Case(
+            f"{type(order).__name__} to another",
+            replace(order, client="b"),
+            "Cannot answer for 'b': this site is a.",
+        )
         for order in (*ORDERS, plan_order(), sum_order())
     ),
     Case(
         "a release that is not listed",
         RELEASE,
-        f"Cannot send noisy sums: this site's own settings allow models, second moments. {ONLY_ITS_OWNER}",
+        (
+            "Cannot send noisy sums: this site's own settings allow models, second "
+            f"moments. {ONLY_ITS_OWNER}"
+        ),
         {"sends": ["models", "second moments"]},
     ),
     Case(
         "sums that are not listed",
         SUMS,
-        f"Cannot send second moments: this site's own settings allow sums. {ONLY_ITS_OWNER}",
+        (
+            "Cannot send second moments: this site's own settings allow sums. "
+            f"{ONLY_ITS_OWNER}"
+        ),
         {"sends": ["sums"]},
     ),
     Case(
         "models that are not listed",
         TRAIN,
-        f"Cannot send models: this site's own settings allow noisy models. {ONLY_ITS_OWNER}",
+        (
+            "Cannot send models: this site's own settings allow noisy models. "
+            f"{ONLY_ITS_OWNER}"
+        ),
         {"sends": ["noisy models"]},
     ),
     Case(
         "noisy models that are not listed",
         TRAIN,
-        f"Cannot send noisy models: this site's own settings allow models. {ONLY_ITS_OWNER}",
+        (
+            "Cannot send noisy models: this site's own settings allow models. "
+            f"{ONLY_ITS_OWNER}"
+        ),
         {"sends": ["models"]},
-        {"head_init": "random", "privacy": {"epsilon": 1.0, "epsilon_total": 4.0, "private_training": True}},
+        {
+            "head_init": "random",
+            "privacy": {"epsilon": 1.0, "epsilon_total": 4.0, "private_training": True},
+        },
     ),
     Case(
         "a plan for what is not listed",
         proposal(RELEASE, TRAIN),
-        f"Cannot send models: this site's own settings allow noisy sums. {ONLY_ITS_OWNER}",
+        (
+            "Cannot send models: this site's own settings allow noisy sums. "
+            f"{ONLY_ITS_OWNER}"
+        ),
         {"sends": ["noisy sums"]},
     ),
     Case(
         "another scorer",
         replace(RELEASE, scorer="mean-embedding"),
-        "Cannot release with the scorer 'mean-embedding': this site's own settings say 'class-embedding'.",
+        (
+            "Cannot release with the scorer 'mean-embedding': this site's own settings "
+            "say 'class-embedding'."
+        ),
     ),
     Case(
         "sums for no head",
@@ -133,8 +172,8 @@ CASES = [
     Case(
         "too many epochs",
         replace(TRAIN, epochs=4),
-        "Cannot train for 4 epochs in a round: this site allows 3. Its own setting federation.max_epochs says how "
-        "many.",
+        "Cannot train for 4 epochs in a round: this site allows 3. Its own setting "
+        "federation.max_epochs says how many.",
         {"max_epochs": 2},
         {"local": {"epochs": 3}},
     ),
@@ -142,33 +181,52 @@ CASES = [
         Case(
             f"{type(order).__name__} with other random features",
             replace(order, random_features=100_000),
-            "Cannot use 100000 random features: this site's own settings say random_features = 0.",
+            (
+                "Cannot use 100000 random features: this site's own settings say "
+                "random_features = 0."
+            ),
         )
         for order in (SUMS, TRAIN)
     ),
     Case(
         "arrays that the method does not have",
         replace(TRAIN, broadcast={"c": np.zeros(2, np.float32)}),
-        "Cannot train: beside the model, FedAUX sends arrays of the shapes {}, and the order has {'c': (2,)}.",
+        (
+            "Cannot train: beside the model, FedAUX sends arrays of the shapes {}, and "
+            "the order has {'c': (2,)}."
+        ),
     ),
     Case(
         "arrays that the method needs",
         replace(BY_SCAFFOLD, broadcast={"c": np.zeros(5, np.float32)}),
-        "Cannot train: beside the model, SCAFFOLD sends arrays of the shapes {'c': (6,)}, and the order has "
-        "{'c': (5,)}.",
+        "Cannot train: beside the model, SCAFFOLD sends arrays of the shapes {'c': "
+        "(6,)}, and the order has {'c': (5,)}.",
         {},
         SCAFFOLD,
     ),
     Case(
         "a fit of its own in a secure sum",
         replace(TRAIN, client_fit={"x": np.zeros(2)}, sum=TERMS),
-        "Cannot take a fit of one site's own in a secure sum: its sites must be asked the same.",
+        (
+            "Cannot take a fit of one site's own in a secure sum: its sites must be "
+            "asked the same."
+        ),
         {"secure": True},
     ),
     Case("a step of a secure sum", sum_order(), NOT_SECURE),
-    *(Case(f"{type(order).__name__} in a secure sum", replace(order, sum=TERMS), NOT_SECURE) for order in ORDERS),
+    *(
+        Case(
+            f"{type(order).__name__} in a secure sum",
+            replace(order, sum=TERMS),
+            NOT_SECURE,
+        )
+        for order in ORDERS
+    ),
     Case("a plan of secure sums", proposal(TRAIN, secure=True), NOT_SECURE),
-    *(Case(f"{type(order).__name__} alone", order, NOT_ALONE, {"secure": True}) for order in ORDERS),
+    *(
+        Case(f"{type(order).__name__} alone", order, NOT_ALONE, {"secure": True})
+        for order in ORDERS
+    ),
     Case("a plan without secure sums", proposal(TRAIN), NOT_ALONE, {"secure": True}),
     *(
         Case(
@@ -182,19 +240,28 @@ CASES = [
         Case(
             f"{type(order).__name__} of another network",
             replace(order, prototype=OTHER),
-            f"Cannot use the network {OTHER}: this site's own settings list {NETWORK.label}.",
+            (
+                f"Cannot use the network {OTHER}: this site's own settings list "
+                f"{NETWORK.label}."
+            ),
         )
         for order in ORDERS
     ),
     Case(
         "a network of many letters",
         replace(RELEASE, prototype="x" * 10**5),
-        f"Cannot use the network {'x' * 200}: this site's own settings list {NETWORK.label}.",
+        (
+            f"Cannot use the network {'x' * 200}: this site's own settings list "
+            f"{NETWORK.label}."
+        ),
     ),
     Case(
         "a plan of another version",
         proposal_of_kind("everything"),
-        "Cannot read the plan of the run: it asks for 'everything', which is not known here.",
+        (
+            "Cannot read the plan of the run: it asks for 'everything', which is not "
+            "known here."
+        ),
     ),
     Case(
         "no plan",
@@ -212,21 +279,30 @@ def test_a_refusal_says_what_and_why(tmp_path: Path, case: Case) -> None:
     assert str(caught.value) == case.text
     assert re.fullmatch(r"Cannot [^:]+: \S.*\.", case.text)
     assert refusal_of(caught.value) is Refusal.ORDER
-    assert not own.vault.exists()  # nothing is written, and no plan is shown to the owner
+    # nothing is written, and no plan is shown to the owner
+    assert not own.vault.exists()
 
 
 def silent(own: Site) -> Site:
     """The site of an owner who has not said what may leave."""
-    return replace(own, config=replace(own.config, federation=replace(own.config.federation, sends=())))
+    return replace(
+        own,
+        config=replace(own.config, federation=replace(own.config.federation, sends=())),
+    )
 
 
-@pytest.mark.parametrize("order", [*ORDERS, proposal(*ORDERS)], ids=lambda order: type(order).__name__)
-def test_a_site_that_does_not_say_what_may_leave_says_how(tmp_path: Path, order: Any) -> None:
+@pytest.mark.parametrize(
+    "order", [*ORDERS, proposal(*ORDERS)], ids=lambda order: type(order).__name__
+)
+def test_a_site_that_does_not_say_what_may_leave_says_how(
+    tmp_path: Path, order: Any
+) -> None:
     own = silent(asked_site(tmp_path))
     with pytest.raises(SettingsError) as caught:
         admit(order, own)
     assert str(caught.value) == (
-        "Cannot answer: site.toml does not say what may leave this site. Add sends to its [federation]; for "
+        "Cannot answer: site.toml does not say what may leave this site. Add sends to "
+        "its [federation]; for "
         'method = \'fedaux\' that is sends = ["noisy sums", "second moments", "models"].'
     )
     assert refusal_of(caught.value) is Refusal.SETTINGS
@@ -244,7 +320,10 @@ def test_a_simulated_client_goes_by_its_method(tmp_path: Path) -> None:
     for order in ORDERS:
         admit(order, simulated)
     by_fedavg = replace(simulated, config=replace(simulated.config, method="fedavg"))
-    with pytest.raises(OrderError, match="Cannot send noisy sums: this site's own settings allow second moments"):
+    with pytest.raises(
+        OrderError,
+        match="Cannot send noisy sums: this site's own settings allow second moments",
+    ):
         admit(RELEASE, by_fedavg)
 
 
@@ -252,21 +331,36 @@ def test_a_simulated_client_goes_by_its_method(tmp_path: Path) -> None:
 
 
 def test_whoever_asks_is_greeted(tmp_path: Path) -> None:
-    for own in (asked_site(tmp_path), silent(asked_site(tmp_path)), asked_site(tmp_path, {"secure": True})):
+    for own in (
+        asked_site(tmp_path),
+        silent(asked_site(tmp_path)),
+        asked_site(tmp_path, {"secure": True}),
+    ):
         admit(HelloOrder(), own)
 
 
 @pytest.mark.parametrize("epochs", [2, 3])
-def test_as_many_epochs_are_admitted_as_either_setting_allows(tmp_path: Path, epochs: int) -> None:
-    admit(replace(TRAIN, epochs=3), asked_site(tmp_path, {"max_epochs": 3}, local={"epochs": 1}))
-    admit(replace(TRAIN, epochs=epochs), asked_site(tmp_path, {"max_epochs": 2}, local={"epochs": 3}))
+def test_as_many_epochs_are_admitted_as_either_setting_allows(
+    tmp_path: Path, epochs: int
+) -> None:
+    admit(
+        replace(TRAIN, epochs=3),
+        asked_site(tmp_path, {"max_epochs": 3}, local={"epochs": 1}),
+    )
+    admit(
+        replace(TRAIN, epochs=epochs),
+        asked_site(tmp_path, {"max_epochs": 2}, local={"epochs": 3}),
+    )
 
 
 def test_random_features_of_the_sites_own_number_are_admitted(tmp_path: Path) -> None:
     own = asked_site(tmp_path, head_only=True, random_features=8)
     for order in (SUMS, replace(TRAIN, h0="0" * 64)):
         admit(replace(order, random_features=8), own)
-        with pytest.raises(OrderError, match="Cannot use 0 random features: this site's own settings say"):
+        with pytest.raises(
+            OrderError,
+            match="Cannot use 0 random features: this site's own settings say",
+        ):
             admit(order, own)
 
 
@@ -287,7 +381,9 @@ def test_the_arrays_of_the_sites_own_method_are_admitted(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
-def test_in_secure_sums_orders_with_terms_are_admitted(tmp_path: Path, order: DataOrder) -> None:
+def test_in_secure_sums_orders_with_terms_are_admitted(
+    tmp_path: Path, order: DataOrder
+) -> None:
     own = asked_site(tmp_path, {"secure": True})
     admit(replace(order, sum=TERMS), own)
     admit(proposal(order, secure=True), own)
@@ -307,7 +403,9 @@ def test_a_word_is_known_for_each_kind_of_a_plan(tmp_path: Path) -> None:
 
 
 def test_an_owner_is_asked_only_for_what_the_settings_allow(tmp_path: Path) -> None:
-    """An order that may not leave in any case is refused for that, and not for want of an approval."""
+    """An order that may not leave in any case is refused for that, and not for want of
+    an approval.
+    """
     own = asked_site(tmp_path, {"approval": "ask"})
     for order, why in (
         (replace(RELEASE, client="b"), "Cannot answer for 'b'"),

@@ -1,4 +1,6 @@
-"""What a client loads for an order: its own records, and an extractor that is to the bit the one asked for."""
+"""What a client loads for an order: its own records, and an extractor that is to the
+bit the one asked for.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,12 @@ from fedaux.client.loading import ordered_extractor as extractor
 from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, PretrainConfig
+from fedaux.config.sections import (
+    AuxConfig,
+    DataConfig,
+    FederationConfig,
+    PretrainConfig,
+)
 from fedaux.core.cache import DECODED, list_cache
 from fedaux.core.failures import OrderError
 from fedaux.data.arrays import CACHED
@@ -55,15 +62,21 @@ def site(tmp_path: Path) -> Site:
     return Site(CONFIG, tmp_path / "clients", ("client-001",))
 
 
-def test_a_task_is_the_ordered_model_and_the_rows_it_is_for(server: Server, state: RunState, site: Site) -> None:
+def test_a_task_is_the_ordered_model_and_the_rows_it_is_for(
+    server: Server, state: RunState, site: Site
+) -> None:
     order = server.orders.train(state, "client-001")
     model, rows = load_task(order, site)
     assert rows.gather().shape == (len(open_data(CONFIG).client(1)), 8)
-    assert np.array_equal(flatten_state(model)["parameters"], order.weights["parameters"])
+    assert np.array_equal(
+        flatten_state(model)["parameters"], order.weights["parameters"]
+    )
     assert load_task(order, site)[0] is model  # one for all orders
 
 
-def test_features_are_kept_for_orders_without_an_extractor(server: Server, state: RunState, site: Site) -> None:
+def test_features_are_kept_for_orders_without_an_extractor(
+    server: Server, state: RunState, site: Site
+) -> None:
     order = server.orders.train(state, "client-001")
     features = load_features(order, site)
     assert np.array_equal(load_features(replace(order, extractor={}), site), features)
@@ -77,19 +90,33 @@ def test_features_are_kept_for_orders_without_an_extractor(server: Server, state
 def test_an_extractor_is_what_its_hash_says(server: Server, state: RunState) -> None:
     order = server.orders.train(state, "client-001")
     found = flatten_state(extractor(order, order.h0, SHAPE))
-    assert all(np.array_equal(array, order.extractor[name]) for name, array in found.items())
+    assert all(
+        np.array_equal(array, order.extractor[name]) for name, array in found.items()
+    )
     with pytest.raises(OrderError, match="not the one asked for"):
         extractor(order, order.h0[::-1], SHAPE)
 
 
-def test_what_a_site_decodes_stays_in_its_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of images at a real site: the decoded copy is as private as the files."""
+def test_what_a_site_decodes_stays_in_its_vault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of images at a real site: the decoded copy is as private as the
+    files.
+    """
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "shared"))
     for name in ("ill", "well"):
         (tmp_path / "scans" / name).mkdir(parents=True)
         for number in range(2):
-            Image.fromarray(np.full((6, 6, 3), number, np.uint8)).save(tmp_path / "scans" / name / f"{number}.png")
-    data = DataConfig("images", str(tmp_path / "scans"), (("size", 6),), ("ill", "well"), partition="own")
+            Image.fromarray(np.full((6, 6, 3), number, np.uint8)).save(
+                tmp_path / "scans" / name / f"{number}.png"
+            )
+    data = DataConfig(
+        "images",
+        str(tmp_path / "scans"),
+        (("size", 6),),
+        ("ill", "well"),
+        partition="own",
+    )
     config = Config(data=data, federation=FederationConfig(sites=("berlin",)))
     site = Site(config, tmp_path / "clients", ("berlin",))
     records = load_records(site, SimpleNamespace(client="berlin"))  # type: ignore[arg-type]

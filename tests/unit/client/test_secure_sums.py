@@ -1,4 +1,6 @@
-"""A site's part in secure sums: what it keeps between messages, and what it refuses a server that lies."""
+"""A site's part in secure sums: what it keeps between messages, and what it refuses a
+server that lies.
+"""
 
 import json
 import shutil
@@ -22,26 +24,48 @@ from fedaux.config.sections import FederationConfig
 from fedaux.core.accounts import Account
 from fedaux.core.errors import FedauxError, SettingsError
 from fedaux.core.failures import OrderError
-from fedaux.messages import Consent, DataOrder, PlanOrder, PrepareOrder, SumsOrder, TrainOrder, plan_of
+from fedaux.messages import (
+    Consent,
+    DataOrder,
+    PlanOrder,
+    PrepareOrder,
+    SumsOrder,
+    TrainOrder,
+    plan_of,
+)
 from fedaux.messages.orders import SUM_STEPS
 from fedaux.privacy.account import BudgetStore, Entry
 from fedaux.privacy.accounting import BudgetError, release_mechanism, total_epsilon
-from fedaux.privacy.roster import KEY_FILE, ROSTER_FILE, fingerprint, read_roster, write_roster
+from fedaux.privacy.roster import (
+    KEY_FILE,
+    ROSTER_FILE,
+    fingerprint,
+    read_roster,
+    write_roster,
+)
 from fedaux.privacy.secure_sum import Keys, SecureSumError, SiteState, sum_settings
 from helpers import own_sites
 from helpers.own_sites import OwnSites
 from helpers.sum_server import MODELS, NAMES, RELEASES, SUMS, Shares, SumServer
 
-ALL = pytest.mark.parametrize("config", [SUMS, MODELS, RELEASES], ids=["sums", "models", "releases"])
-WITHOUT_NOISE = pytest.mark.parametrize("config", [SUMS, MODELS], ids=["sums", "models"])
+ALL = pytest.mark.parametrize(
+    "config", [SUMS, MODELS, RELEASES], ids=["sums", "models", "releases"]
+)
+WITHOUT_NOISE = pytest.mark.parametrize(
+    "config", [SUMS, MODELS], ids=["sums", "models"]
+)
 Simulated = Callable[..., SumServer]
-Drawn = list[tuple[str, NDArray[np.int64]]]  # sites, and the values of their releases under noise
+# sites, and the values of their releases under noise
+Drawn = list[tuple[str, NDArray[np.int64]]]
 FIRST, *OTHERS = NAMES
 FIVE = NAMES[:5]
 NORTH, SOUTH, WEST = own_sites.NAMES
 TWO_RELEASES = replace(RELEASES, privacy=replace(RELEASES.privacy, epsilon_total=1.5))
-MECHANISM = release_mechanism(50, RELEASES.privacy)  # class sums of four dimensions and a count, of ten classes
-ONE_RELEASE = total_epsilon([MECHANISM], RELEASES.privacy.delta, RELEASES.privacy.adjacency)
+# class sums of four dimensions and a count, of ten classes
+MECHANISM = release_mechanism(50, RELEASES.privacy)
+ONE_RELEASE = total_epsilon(
+    [MECHANISM], RELEASES.privacy.delta, RELEASES.privacy.adjacency
+)
 
 
 class Killed(BaseException):
@@ -83,7 +107,11 @@ def file_of(server: SumServer, name: str = FIRST) -> Path:
 def files(server: SumServer, name: str = FIRST) -> set[str]:
     """All files that a site has, but locks, which are empty."""
     vault = server.sites[name].vault
-    return {path.relative_to(vault).as_posix() for path in vault.rglob("*") if path.is_file() and path.name != ".lock"}
+    return {
+        path.relative_to(vault).as_posix()
+        for path in vault.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
 
 
 def masked(server: SumServer, shares: Shares, name: str = FIRST) -> NDArray[np.uint64]:
@@ -121,7 +149,11 @@ def test_the_sum_is_that_of_the_survivors(
     server = simulated(config)
     total = server.total(lost)
     survivors = [name for name in NAMES if name not in lost]
-    vectors = dict(drawn) if config is RELEASES else {name: server.vector(name) for name in survivors}
+    vectors = (
+        dict(drawn)
+        if config is RELEASES
+        else {name: server.vector(name) for name in survivors}
+    )
     assert sorted(vectors) == survivors
     assert np.array_equal(total, sum(vectors.values()))
 
@@ -130,7 +162,9 @@ def test_the_sum_is_that_of_the_survivors(
 
 
 @ALL
-def test_the_same_question_gets_the_same_bytes_and_another_is_refused(simulated: Simulated, config: Config) -> None:
+def test_the_same_question_gets_the_same_bytes_and_another_is_refused(
+    simulated: Simulated, config: Config
+) -> None:
     server = simulated(config)
     keys, shares = server.keys(), server.shares()
     assert server.keys() == keys
@@ -155,8 +189,12 @@ def test_the_same_question_gets_the_same_bytes_and_another_is_refused(simulated:
 
 
 @pytest.mark.parametrize("change", [{"seed": 7}, {"last_round": 1}], ids=str)
-def test_a_sum_that_was_begun_is_begun_with_no_other_order(simulated: Simulated, change: dict[str, Any]) -> None:
-    """What is a site's own is not in the identity of an order. What the site keeps is the first order."""
+def test_a_sum_that_was_begun_is_begun_with_no_other_order(
+    simulated: Simulated, change: dict[str, Any]
+) -> None:
+    """What is a site's own is not in the identity of an order. What the site keeps is
+    the first order.
+    """
     server = simulated(MODELS)
     server.shares()
     with pytest.raises(OrderError, match="to another question"):
@@ -165,7 +203,12 @@ def test_a_sum_that_was_begun_is_begun_with_no_other_order(simulated: Simulated,
 
 
 def with_other_statistics(order: SumsOrder) -> dict[str, Any]:
-    return {"standardisation": {"mean": np.ones(8, np.float32), "deviation": np.full(8, 3e38, np.float32)}}
+    return {
+        "standardisation": {
+            "mean": np.ones(8, np.float32),
+            "deviation": np.full(8, 3e38, np.float32),
+        }
+    }
 
 
 def with_other_map(order: PrepareOrder) -> dict[str, Any]:
@@ -173,7 +216,9 @@ def with_other_map(order: PrepareOrder) -> dict[str, Any]:
 
 
 def with_other_weights(order: TrainOrder) -> dict[str, Any]:
-    return {"weights": {name: np.zeros_like(array) for name, array in order.weights.items()}}
+    return {
+        "weights": {name: np.zeros_like(array) for name, array in order.weights.items()}
+    }
 
 
 OTHER_ORDERS: list[tuple[Config, Callable[[Any], dict[str, Any]]]] = [
@@ -191,7 +236,9 @@ OTHER_ORDERS: list[tuple[Config, Callable[[Any], dict[str, Any]]]] = [
 def test_an_order_that_the_terms_are_not_for_is_refused_before_anything_is_stored(
     simulated: Simulated, config: Config, change: Callable[[Any], dict[str, Any]]
 ) -> None:
-    """Asked something else than all others, a site would be seen alone: what they answer could be known."""
+    """Asked something else than all others, a site would be seen alone: what they
+    answer could be known.
+    """
     server = simulated(config)
     with pytest.raises(OrderError, match="the terms are for another order"):
         server.begin(FIRST, **change(server.order))
@@ -199,7 +246,9 @@ def test_an_order_that_the_terms_are_not_for_is_refused_before_anything_is_store
     server.begin(FIRST)  # and costs nothing
 
 
-def test_an_order_of_another_kind_is_not_what_the_terms_are_for(simulated: Simulated) -> None:
+def test_an_order_of_another_kind_is_not_what_the_terms_are_for(
+    simulated: Simulated,
+) -> None:
     terms = simulated(SUMS).terms
     server = replace(simulated(MODELS), terms=terms)
     with pytest.raises(OrderError, match="the terms are for another order"):
@@ -208,7 +257,9 @@ def test_an_order_of_another_kind_is_not_what_the_terms_are_for(simulated: Simul
 
 
 @pytest.mark.parametrize("step", SUM_STEPS)
-def test_a_step_of_a_sum_that_was_not_begun_is_refused(simulated: Simulated, step: str) -> None:
+def test_a_step_of_a_sum_that_was_not_begun_is_refused(
+    simulated: Simulated, step: str
+) -> None:
     server = simulated()
     with pytest.raises(OrderError, match="knows nothing of the sum"):
         server.masked(FIRST, {}) if step == "masked" else server.ask(FIRST, step)
@@ -225,7 +276,8 @@ def test_steps_come_in_their_order(simulated: Simulated) -> None:
         server.ask(FIRST, "survivors", dict.fromkeys(NAMES, b""))
     with pytest.raises(SecureSumError, match="out of turn"):
         server.ask(FIRST, "unmask", {})
-    assert np.array_equal(server.total(), sum(map(server.vector, NAMES)))  # nothing of it has changed the sum
+    # nothing of it has changed the sum
+    assert np.array_equal(server.total(), sum(map(server.vector, NAMES)))
 
 
 # what is kept, and for how long
@@ -240,12 +292,16 @@ def test_at_the_end_the_secrets_are_gone(simulated: Simulated, config: Config) -
     server.masked(FIRST, shares)
     kinds = {path.name.partition("-")[0] for path in server.folder(FIRST).glob("*-*")}
     assert kinds == {"sum", "order", "masked"}
-    assert all(path.stat().st_mode & 0o077 == 0 for path in server.folder(FIRST).glob("*-*"))
+    assert all(
+        path.stat().st_mode & 0o077 == 0 for path in server.folder(FIRST).glob("*-*")
+    )
     server.total()
     text = file_of(server).read_text()
     assert json.loads(text)["finished"]
     assert not any(before[name] in text for name in ("mask_key", "share_key", "seed"))
-    assert [path.name for path in server.folder(FIRST).glob("*-*")] == [file_of(server).name]
+    assert [path.name for path in server.folder(FIRST).glob("*-*")] == [
+        file_of(server).name
+    ]
     assert file_of(server).stat().st_mode & 0o077 == 0
     with pytest.raises(OrderError, match="to another question"):
         server.begin(FIRST)
@@ -257,8 +313,12 @@ def test_at_the_end_the_secrets_are_gone(simulated: Simulated, config: Config) -
 
 
 @WITHOUT_NOISE
-def test_without_noise_a_second_sum_over_one_site_less_is_refused(simulated: Simulated, config: Config) -> None:
-    """The difference of the two sums would be the vector of the site that is left out."""
+def test_without_noise_a_second_sum_over_one_site_less_is_refused(
+    simulated: Simulated, config: Config
+) -> None:
+    """The difference of the two sums would be the vector of the site that is left
+    out.
+    """
     server = simulated(config)
     server.total()
     second = server.with_terms(sites=FIVE)
@@ -280,7 +340,9 @@ def test_without_noise_a_second_sum_over_one_site_less_is_refused(simulated: Sim
 def test_without_noise_a_run_has_no_second_sum_of_another_order_either(
     simulated: Simulated, config: Config, change: Callable[[Any], dict[str, Any]]
 ) -> None:
-    """Sums of the same records, of features in one scale and in another, or of models from two starts in one round."""
+    """Sums of the same records, of features in one scale and in another, or of models
+    from two starts in one round.
+    """
     server = simulated(config)
     server.total()
     second = server.asking(**change(server.order)).with_terms(sites=FIVE)
@@ -315,7 +377,9 @@ FORGOTTEN = pytest.mark.parametrize("forget", [forget_all, forget_keys])
 def test_a_forgotten_sum_without_noise_is_not_answered_again(
     simulated: Simulated, config: Config, forget: Callable[[SumServer], None]
 ) -> None:
-    """Its terms are the same, its keys are not: with other survivors the difference would be what one site sent."""
+    """Its terms are the same, its keys are not: with other survivors the difference
+    would be what one site sent.
+    """
     server = simulated(config)
     server.masked(FIRST, server.shares())
     forget(server)
@@ -327,8 +391,12 @@ def test_a_forgotten_sum_without_noise_is_not_answered_again(
 # a second sum, with noise
 
 
-def test_a_sum_that_is_begun_again_after_the_vectors_is_another_release(simulated: Simulated, drawn: Drawn) -> None:
-    """With noise a second sum is possible, and it has another entry in the account, and noise of its own."""
+def test_a_sum_that_is_begun_again_after_the_vectors_is_another_release(
+    simulated: Simulated, drawn: Drawn
+) -> None:
+    """With noise a second sum is possible, and it has another entry in the account, and
+    noise of its own.
+    """
     server = simulated(TWO_RELEASES)
     vectors = []
     entries = []
@@ -361,7 +429,9 @@ def test_after_the_vectors_a_second_attempt_is_refused_where_the_owner_allows_on
 def test_a_forgotten_sum_gets_fresh_keys_and_so_another_request(
     simulated: Simulated, forget: Callable[[SumServer], None], drawn: Drawn
 ) -> None:
-    """A vault from an older copy, or a file that was deleted, must not lead to the same noise in two sums."""
+    """A vault from an older copy, or a file that was deleted, must not lead to the same
+    noise in two sums.
+    """
     server = simulated(TWO_RELEASES)
     keys = server.keys()
     first = masked(server, server.shares())
@@ -389,7 +459,9 @@ def check_one_release(server: SumServer, shares: Shares) -> None:
 
 
 @pytest.mark.parametrize("step", ["keys", "shares"])
-def test_an_attempt_that_ends_before_the_vectors_costs_nothing(simulated: Simulated, step: str) -> None:
+def test_an_attempt_that_ends_before_the_vectors_costs_nothing(
+    simulated: Simulated, step: str
+) -> None:
     server = simulated(RELEASES)
     if step == "keys":
         server.keys()
@@ -413,7 +485,9 @@ FAULTS = {
 def test_an_attempt_from_which_no_vector_has_left_costs_nothing_once_the_next_is_answered(
     simulated: Simulated, fault: Fault, attempt: int
 ) -> None:
-    """The sum may be tried again, or given up and followed by another attempt: the entry serves either."""
+    """The sum may be tried again, or given up and followed by another attempt: the
+    entry serves either.
+    """
     server = simulated(RELEASES)
     shares = server.shares()
     for _ in range(2):
@@ -424,7 +498,9 @@ def test_an_attempt_from_which_no_vector_has_left_costs_nothing_once_the_next_is
     check_one_release(later, later.shares())
 
 
-def test_an_attempt_that_fails_once_its_noise_was_drawn_is_spent(simulated: Simulated) -> None:
+def test_an_attempt_that_fails_once_its_noise_was_drawn_is_spent(
+    simulated: Simulated,
+) -> None:
     """Whether it fails may depend on what was drawn."""
     server = simulated(RELEASES)
     shares = server.shares()
@@ -438,7 +514,9 @@ def test_an_attempt_that_fails_once_its_noise_was_drawn_is_spent(simulated: Simu
 
 
 def is_killed_as_it_closes_the_entry(server: SumServer, shares: Shares) -> None:
-    """The vector was computed, and the account still has its entry as one from which nothing has left."""
+    """The vector was computed, and the account still has its entry as one from which
+    nothing has left.
+    """
     append = BudgetStore._append
 
     def ends(self: BudgetStore, entry: Entry) -> None:
@@ -471,7 +549,9 @@ def test_of_two_attempts_one_uses_the_entry_of_a_process_that_was_killed(
     check_one_release(first, shares)
 
 
-def test_a_vector_that_was_sent_stays_while_another_attempt_fails(simulated: Simulated) -> None:
+def test_a_vector_that_was_sent_stays_while_another_attempt_fails(
+    simulated: Simulated,
+) -> None:
     """And asking for it again does not use up the entry of the other attempt."""
     server = simulated(TWO_RELEASES)
     shares = server.shares()
@@ -485,7 +565,9 @@ def test_a_vector_that_was_sent_stays_while_another_attempt_fails(simulated: Sim
     assert len(server.entries(FIRST)) == 2
 
 
-def test_masks_are_those_of_the_first_shares_even_if_the_vector_could_not_be_computed(simulated: Simulated) -> None:
+def test_masks_are_those_of_the_first_shares_even_if_the_vector_could_not_be_computed(
+    simulated: Simulated,
+) -> None:
     server = simulated()
     shares = server.shares()
     Fault(handlers, "load_mapped", Killed).hits(server, shares)
@@ -495,12 +577,18 @@ def test_masks_are_those_of_the_first_shares_even_if_the_vector_could_not_be_com
 
 
 @pytest.mark.parametrize(
-    "vector", [None, np.zeros(7, np.int64), np.full(126, 2**62, np.int64)], ids=["none", "too short", "too large"]
+    "vector",
+    [None, np.zeros(7, np.int64), np.full(126, 2**62, np.int64)],
+    ids=["none", "too short", "too large"],
 )
 def test_a_site_that_cannot_compute_its_sums_adds_nothing_and_the_server_is_not_told(
-    simulated: Simulated, vector: NDArray[np.int64] | None, monkeypatch: pytest.MonkeyPatch
+    simulated: Simulated,
+    vector: NDArray[np.int64] | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether its records can be summed is a fact of this site alone. It holds to what it has sent, as ever."""
+    """Whether its records can be summed is a fact of this site alone. It holds to what
+    it has sent, as ever.
+    """
     server = simulated()
     shares = server.shares()
 
@@ -530,7 +618,9 @@ def test_a_site_that_cannot_compute_its_sums_adds_nothing_and_the_server_is_not_
         ({"sites": NAMES[:2], "threshold": 2}, "protects nobody|3 to 300"),
     ],
 )
-def test_terms_that_the_site_does_not_accept(simulated: Simulated, changes: dict[str, object], reason: str) -> None:
+def test_terms_that_the_site_does_not_accept(
+    simulated: Simulated, changes: dict[str, object], reason: str
+) -> None:
     server = simulated()
     lying = server.with_terms(**changes)
     with pytest.raises(FedauxError, match=reason):
@@ -551,7 +641,11 @@ def test_terms_that_the_site_does_not_accept(simulated: Simulated, changes: dict
         (MODELS, {"scale": 1000.0}, "do all sites have the same privacy settings"),
         (RELEASES, {"scale": 0.0}, "do all sites have the same privacy settings"),
         (RELEASES, {"scale": 1000.0}, "do all sites have the same privacy settings"),
-        (RELEASES, {"length": 49}, "the terms are for 49 numbers, and a release has 50"),
+        (
+            RELEASES,
+            {"length": 49},
+            "the terms are for 49 numbers, and a release has 50",
+        ),
         (MODELS, {"run": "another"}, "the terms to 'another'"),
     ],
 )
@@ -600,20 +694,42 @@ OTHER_NETWORK = (PrototypeSpec.of("mlp", hidden=9, features=8),)
         (SUMS, federation(SUMS, sends=("models",)), "Cannot send second moments"),
         (SUMS, federation(SUMS, threshold=1.0), "ask for at least 6 of 6"),
         (SUMS, federation(SUMS, colluders=2), "with 2"),
-        (SUMS, replace(SUMS, head_only=True, random_features=64), "random_features = 64"),
+        (
+            SUMS,
+            replace(SUMS, head_only=True, random_features=64),
+            "random_features = 64",
+        ),
         (MODELS, federation(MODELS, sends=("noisy sums",)), "Cannot send models"),
-        (MODELS, replace(MODELS, method="fedprox"), "Cannot train with the method 'fedavg'"),
+        (
+            MODELS,
+            replace(MODELS, method="fedprox"),
+            "Cannot train with the method 'fedavg'",
+        ),
         (MODELS, replace(MODELS, prototypes=OTHER_NETWORK), "Cannot use the network"),
         (RELEASES, federation(RELEASES, sends=("models",)), "Cannot send noisy sums"),
-        (RELEASES, privacy(RELEASES, scorer="class-moments"), "Cannot release with the scorer"),
-        (RELEASES, privacy(RELEASES, epsilon=0.5), "do all sites have the same privacy settings"),
-        (RELEASES, privacy(RELEASES, epsilon=4.0), "do all sites have the same privacy settings"),
+        (
+            RELEASES,
+            privacy(RELEASES, scorer="class-moments"),
+            "Cannot release with the scorer",
+        ),
+        (
+            RELEASES,
+            privacy(RELEASES, epsilon=0.5),
+            "do all sites have the same privacy settings",
+        ),
+        (
+            RELEASES,
+            privacy(RELEASES, epsilon=4.0),
+            "do all sites have the same privacy settings",
+        ),
     ],
 )
 def test_the_owners_settings_count_when_the_vector_is_asked_for(
     simulated: Simulated, config: Config, changed: Config, reason: str
 ) -> None:
-    """Whatever they were when the sum began. Nothing is entered, and nothing changes in the sum."""
+    """Whatever they were when the sum began. Nothing is entered, and nothing changes in
+    the sum.
+    """
     server = simulated(config)
     shares = server.shares()
     before = file_of(server).read_bytes()
@@ -634,7 +750,9 @@ def own(tmp_path: Path) -> OwnSites:
 
 
 def test_a_real_site_has_its_own_roster(own: OwnSites) -> None:
-    """A server that invents a site, or gives one another key, finds nobody who sums with it."""
+    """A server that invents a site, or gives one another key, finds nobody who sums
+    with it.
+    """
     server = SumServer.of(own)
     vault = own.vault(NORTH)
     roster = read_roster(vault / ROSTER_FILE)
@@ -651,11 +769,14 @@ def test_a_real_site_has_its_own_roster(own: OwnSites) -> None:
     keys = server.keys()
     assert set(server.ask(NORTH, "shares", keys)) == {SOUTH, WEST}
     parsed = Keys.from_bytes(WEST, keys[WEST])
-    signature = Ed25519PrivateKey.generate().sign(parsed.signed(sum_settings(server.terms, roster)))
+    signature = Ed25519PrivateKey.generate().sign(
+        parsed.signed(sum_settings(server.terms, roster))
+    )
     forged = replace(parsed, signature=signature).to_bytes()
     with pytest.raises(OrderError, match="does not bear its signature"):
         server.ask(SOUTH, "shares", {**keys, WEST: forged})
-    assert set(server.ask(SOUTH, "shares", keys)) == {NORTH, WEST}  # what was refused is forgotten
+    # what was refused is forgotten
+    assert set(server.ask(SOUTH, "shares", keys)) == {NORTH, WEST}
     assert fingerprint(roster) != fingerprint({**roster, NORTH: roster[SOUTH]})
 
 
@@ -672,9 +793,16 @@ def test_invented_sites_are_in_no_roster(own: OwnSites) -> None:
     assert files(server, NORTH) == before
 
 
-@pytest.mark.parametrize(("missing", "reason"), [(ROSTER_FILE, "the roster of all sites"), (KEY_FILE, "is missing")])
-def test_a_real_site_without_a_roster_or_a_key_takes_no_part(own: OwnSites, missing: str, reason: str) -> None:
-    """It does not fall back on the keys of simulated sites, which anybody can compute."""
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [(ROSTER_FILE, "the roster of all sites"), (KEY_FILE, "is missing")],
+)
+def test_a_real_site_without_a_roster_or_a_key_takes_no_part(
+    own: OwnSites, missing: str, reason: str
+) -> None:
+    """It does not fall back on the keys of simulated sites, which anybody can
+    compute.
+    """
     server = SumServer.of(own)
     (own.vault(NORTH) / missing).unlink()
     with pytest.raises(SettingsError, match=reason):
@@ -688,9 +816,15 @@ def asked(tmp_path: Path) -> OwnSites:
 
 
 def planned(server: SumServer) -> tuple[SumServer, PlanOrder]:
-    """The same sum in a run whose plan it belongs to, and the plan as the sites are shown it."""
-    plan = plan_of(server.terms.run, RELEASES.method, RELEASES.rounds, True, [server.order])
-    return replace(server, order=replace(server.order, plan=plan.hash)), PlanOrder(NORTH, plan.to_json())
+    """The same sum in a run whose plan it belongs to, and the plan as the sites are
+    shown it.
+    """
+    plan = plan_of(
+        server.terms.run, RELEASES.method, RELEASES.rounds, True, [server.order]
+    )
+    return replace(server, order=replace(server.order, plan=plan.hash)), PlanOrder(
+        NORTH, plan.to_json()
+    )
 
 
 def show(plan: PlanOrder, name: str, site: Site) -> str:
@@ -703,7 +837,9 @@ def events(own: OwnSites, name: str) -> list[str]:
     return [entry.event for entry in own.log(name).entries()]
 
 
-def test_the_owners_approval_counts_when_the_sum_begins_and_when_the_vector_is_asked_for(asked: OwnSites) -> None:
+def test_the_owners_approval_counts_when_the_sum_begins_and_when_the_vector_is_asked_for(
+    asked: OwnSites,
+) -> None:
     server, plan = planned(SumServer.of(asked))
     with pytest.raises(ApprovalError, match="belongs to no plan"):
         server.begin(NORTH)
@@ -721,7 +857,8 @@ def test_the_owners_approval_counts_when_the_sum_begins_and_when_the_vector_is_a
         server.masked(NORTH, shares)
     assert server.entries(NORTH) == []
     asked.log(NORTH).decide(plan.plan_hash, "approved", "owner")
-    assert events(asked, NORTH) == ["proposed", "approved", "refused", "approved"]  # keys are no answer
+    # keys are no answer
+    assert events(asked, NORTH) == ["proposed", "approved", "refused", "approved"]
     server.masked(NORTH, shares)
     assert events(asked, NORTH)[4:] == ["begun", "answered"]
     assert len(server.entries(NORTH)) == 1
@@ -735,17 +872,27 @@ def test_one_approval_covers_the_attempts_of_a_sum_in_its_run(asked: OwnSites) -
     shares = server.shares()
     NO_RECORDS.hits(server, shares, NORTH)
     assert events(asked, NORTH) == ["proposed", "approved", "begun"]
-    with pytest.raises(OrderError, match="belongs to another run than the approved plan"):
+    with pytest.raises(
+        OrderError, match="belongs to another run than the approved plan"
+    ):
         server.with_terms(run="another").begin(NORTH)
     second = server.with_terms(attempt=1)
     assert len(second.total()) == server.terms.length
-    assert events(asked, NORTH) == ["proposed", "approved", "begun", "begun", "answered"]
+    assert events(asked, NORTH) == [
+        "proposed",
+        "approved",
+        "begun",
+        "begun",
+        "answered",
+    ]
     for name in (SOUTH, WEST):
         assert events(asked, name) == ["proposed", "approved", "begun", "answered"]
     for name in own_sites.NAMES:
         assert len(server.entries(name)) == 1
     third = server.with_terms(attempt=2)
     shares = third.shares()
-    with pytest.raises(ApprovalError, match="at most 2 orders to release, and all of them were begun"):
+    with pytest.raises(
+        ApprovalError, match="at most 2 orders to release, and all of them were begun"
+    ):
         third.masked(NORTH, shares)
     assert len(server.entries(NORTH)) == 1

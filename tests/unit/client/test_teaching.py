@@ -1,4 +1,6 @@
-"""A client that teaches: on the server's D_distill or not at all, and what it sends follows from what it was sent."""
+"""A client that teaches: on the server's D_distill or not at all, and what it sends
+follows from what it was sent.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,13 @@ from fedaux.config.distillation import TeachersConfig
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    AuxConfig,
+    DataConfig,
+    FederationConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.core.failures import OrderError
 from fedaux.messages import Teaching, TrainOrder
 from fedaux.methods.contribution import Ensemble
@@ -52,7 +60,9 @@ def state(server: Server, tmp_path: Path) -> RunState:
     state = initial_state(server)
     releases = {
         one.client: one
-        for one in in_process(CONFIG, tmp_path).ask([server.orders.prepare(state, name) for name in server.clients])
+        for one in in_process(CONFIG, tmp_path).ask(
+            [server.orders.prepare(state, name) for name in server.clients]
+        )
     }
     return state.with_releases(releases)  # type: ignore[arg-type]
 
@@ -82,14 +92,26 @@ def test_the_half_is_the_models_logits_with_the_servers_weights(
     assert all(np.array_equal(array, expected[name]) for name, array in found.items())
 
 
-def test_without_a_scorer_the_weights_are_one(server: Server, order: TrainOrder, site: Site) -> None:
-    alike = replace(order, teaching=Teaching(server.public.distill_hash, len(server.public.distill)).to_json())
+def test_without_a_scorer_the_weights_are_one(
+    server: Server, order: TrainOrder, site: Site
+) -> None:
+    alike = replace(
+        order,
+        teaching=Teaching(
+            server.public.distill_hash, len(server.public.distill)
+        ).to_json(),
+    )
     found = teach(alike, site, load_task(order, site)[0], order.weights)
     assert set(found["mass"].tolist()) == {2**40}
 
 
 def test_who_is_not_asked_does_not_teach(order: TrainOrder, site: Site) -> None:
-    assert teach(replace(order, teaching=""), site, load_task(order, site)[0], order.weights) == {}
+    assert (
+        teach(
+            replace(order, teaching=""), site, load_task(order, site)[0], order.weights
+        )
+        == {}
+    )
 
 
 def other(**changes: Any) -> Config:
@@ -101,25 +123,43 @@ def other(**changes: Any) -> Config:
     [
         (other(seed=3), "seed of this client's settings must be the server's"),
         (other(aux=AuxConfig(limit=99)), "D_distill here has the hash"),
-        (other(teachers=TeachersConfig()), "its own settings say teachers.run_on = 'server'"),
-        (other(privacy=replace(CONFIG.privacy, scorer="logistic")), "which this client cannot make"),
+        (
+            other(teachers=TeachersConfig()),
+            "its own settings say teachers.run_on = 'server'",
+        ),
+        (
+            other(privacy=replace(CONFIG.privacy, scorer="logistic")),
+            "which this client cannot make",
+        ),
     ],
     ids=["seed", "aux", "run_on", "scorer"],
 )
-def test_other_settings_refuse(own: Config, reason: str, order: TrainOrder, site: Site) -> None:
+def test_other_settings_refuse(
+    own: Config, reason: str, order: TrainOrder, site: Site
+) -> None:
     with pytest.raises(OrderError, match=reason):
-        teach(order, replace(site, config=own), load_task(order, site)[0], order.weights)
+        teach(
+            order, replace(site, config=own), load_task(order, site)[0], order.weights
+        )
 
 
 def test_a_site_needs_public_data_of_its_own() -> None:
-    real = replace(CONFIG, data=DataConfig(partition="own"), federation=FederationConfig(sites=("a",)))
+    real = replace(
+        CONFIG,
+        data=DataConfig(partition="own"),
+        federation=FederationConfig(sites=("a",)),
+    )
     with pytest.raises(ConfigError, match=r"needs aux\.source"):
         own_public_data(real)
 
 
-def test_features_are_prepared_only_where_clients_teach(server: Server, site: Site, tmp_path: Path) -> None:
+def test_features_are_prepared_only_where_clients_teach(
+    server: Server, site: Site, tmp_path: Path
+) -> None:
     order = server.orders.prepare(initial_state(server), CLIENT)
-    prepare_teaching(order, replace(site, config=replace(CONFIG, teachers=TeachersConfig())))
+    prepare_teaching(
+        order, replace(site, config=replace(CONFIG, teachers=TeachersConfig()))
+    )
     assert not list(tmp_path.rglob("clients/*/features-*"))
     prepare_teaching(order, site)
     (file,) = tmp_path.rglob("clients/*/features-*")

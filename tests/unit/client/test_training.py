@@ -1,4 +1,6 @@
-"""Training at a client, given a task: what the order may choose, and what only the client's own settings may."""
+"""Training at a client, given a task: what the order may choose, and what only the
+client's own settings may.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,13 @@ from fedaux.client.training import (
 )
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
-from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig, PretrainConfig, PrivacyConfig
+from fedaux.config.sections import (
+    AuxConfig,
+    DataConfig,
+    LocalConfig,
+    PretrainConfig,
+    PrivacyConfig,
+)
 from fedaux.core.accounts import Account
 from fedaux.core.failures import OrderError
 from fedaux.data.partition import batches
@@ -58,14 +66,18 @@ def private(task: ClientTask, **change: Any) -> LocalResult:
 
 
 def test_plain_training_repeats_to_the_bit_and_costs_nothing(task: ClientTask) -> None:
-    one, two = (train_plainly(task, lambda: load_task(task.order, task.site)) for _ in range(2))
+    one, two = (
+        train_plainly(task, lambda: load_task(task.order, task.site)) for _ in range(2)
+    )
     assert np.array_equal(one.weights["parameters"], two.weights["parameters"])
     assert not np.array_equal(one.weights["parameters"], task.start)
     assert one.mechanism.noise_multiplier == 0
     assert task.store.account().entries == 0
 
 
-def test_private_training_is_paid_for_once_and_for_as_many_rounds_as_were_planned(task: ClientTask) -> None:
+def test_private_training_is_paid_for_once_and_for_as_many_rounds_as_were_planned(
+    task: ClientTask,
+) -> None:
     one, two = (private(task) for _ in range(2))
     assert np.array_equal(one.weights["parameters"], two.weights["parameters"])
     assert one.mechanism.noise_multiplier > 0
@@ -74,11 +86,15 @@ def test_private_training_is_paid_for_once_and_for_as_many_rounds_as_were_planne
         private(task, round=2)
 
 
-@pytest.mark.parametrize("change", [{"epochs": 2}, {"batch_size": 7}, {"h0": "f00d"}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"epochs": 2}, {"batch_size": 7}, {"h0": "f00d"}], ids=str
+)
 def test_other_training_than_was_planned_for_is_refused_before_anything_is_spent(
     task: ClientTask, change: dict[str, Any]
 ) -> None:
-    with pytest.raises(OrderError, match="other training than this client's budget was planned for"):
+    with pytest.raises(
+        OrderError, match="other training than this client's budget was planned for"
+    ):
         private(task, **change)
     assert task.store.account().entries == 0
 
@@ -100,24 +116,44 @@ def scaffold_task(tmp_path: Path) -> ClientTask:
     return open_task(order, Site(SCAFFOLD, tmp_path / "clients", ("client-001",)))
 
 
-def test_an_update_is_what_the_method_makes_of_the_trained_model(scaffold_task: ClientTask) -> None:
+def test_an_update_is_what_the_method_makes_of_the_trained_model(
+    scaffold_task: ClientTask,
+) -> None:
     model, records = load_task(scaffold_task.order, scaffold_task.site)
     weights = flatten_state(model)
     weights["parameters"] += 1
-    update = scaffold_task.update(LocalResult(weights, len(records), TrainingSummary(0.5, 4), 1.5), lambda: model)
-    assert (update.client, update.round, update.records) == ("client-001", 1, len(records))
-    assert (update.loss, update.seconds, update.noise, update.steps) == (0.5, 1.5, 0.0, 0)
+    update = scaffold_task.update(
+        LocalResult(weights, len(records), TrainingSummary(0.5, 4), 1.5), lambda: model
+    )
+    assert (update.client, update.round, update.records) == (
+        "client-001",
+        1,
+        len(records),
+    )
+    assert (update.loss, update.seconds, update.noise, update.steps) == (
+        0.5,
+        1.5,
+        0.0,
+        0,
+    )
     assert np.array_equal(update.weights["parameters"], scaffold_task.start + 1)
-    assert np.allclose(update.extra["c"], -1 / (4 * scaffold_task.order.lr))  # (start − trained) / (K·lr)
-    assert np.array_equal(scaffold_task._states.load(1)["c"], update.extra["c"])  # kept for the next round
+    # (start − trained) / (K·lr)
+    assert np.allclose(update.extra["c"], -1 / (4 * scaffold_task.order.lr))
+    # kept for the next round
+    assert np.array_equal(scaffold_task._states.load(1)["c"], update.extra["c"])
     assert Account.from_json(update.account) == scaffold_task.store.account()
 
 
-def test_half_precision_is_answered_in_half_precision(scaffold_task: ClientTask) -> None:
+def test_half_precision_is_answered_in_half_precision(
+    scaffold_task: ClientTask,
+) -> None:
     model, records = load_task(scaffold_task.order, scaffold_task.site)
     order = replace(scaffold_task.order, weights=to_half(scaffold_task.order.weights))
     half = replace(scaffold_task, order=order)
-    update = half.update(LocalResult(flatten_state(model), len(records), TrainingSummary(0.5, 4), 1.5), lambda: model)
+    update = half.update(
+        LocalResult(flatten_state(model), len(records), TrainingSummary(0.5, 4), 1.5),
+        lambda: model,
+    )
     assert half.start.dtype == np.float32
     assert update.weights["parameters"].dtype == np.float16
 
@@ -128,20 +164,35 @@ ADAM = Optimizer(lr=1e-2)
 def blobs(size: int = 60) -> Records:
     rng = np.random.default_rng(0)
     y = np.arange(size) % 3
-    return Records((rng.normal(size=(size, 4)) + 2 * np.eye(4)[y]).astype(np.float32), y.astype(np.int64))
+    return Records(
+        (rng.normal(size=(size, 4)) + 2 * np.eye(4)[y]).astype(np.float32),
+        y.astype(np.int64),
+    )
 
 
 def mlp(norm: str = "batch") -> Prototype:
-    return build(PrototypeSpec.of("mlp", hidden=16, features=8, norm=norm), (4,), 3, seed=0)
+    return build(
+        PrototypeSpec.of("mlp", hidden=16, features=8, norm=norm), (4,), 3, seed=0
+    )
 
 
 def train(
-    model: Prototype, records: Records, mu: float = 0.0, epochs: int = 5, optimizer: Optimizer = ADAM
+    model: Prototype,
+    records: Records,
+    mu: float = 0.0,
+    epochs: int = 5,
+    optimizer: Optimizer = ADAM,
 ) -> TrainingSummary:
     generator = torch.Generator().manual_seed(1)
     term = gradient_term(Hooks(), mu, flatten_state(model)["parameters"], {}, {})
     return train_local(
-        model, records, epochs=epochs, batch_size=16, optimizer=optimizer, generator=generator, term=term
+        model,
+        records,
+        epochs=epochs,
+        batch_size=16,
+        optimizer=optimizer,
+        generator=generator,
+        term=term,
     )
 
 
@@ -150,7 +201,10 @@ def test_training_learns_and_repeats_exactly() -> None:
     losses = [train(network, blobs()).loss for network in (first, again)]
     assert losses[0] == losses[1] < 0.7
     assert all(
-        np.array_equal(a, b) for a, b in zip(flatten_state(first).values(), flatten_state(again).values(), strict=True)
+        np.array_equal(a, b)
+        for a, b in zip(
+            flatten_state(first).values(), flatten_state(again).values(), strict=True
+        )
     )
     assert (predict(first, blobs()).argmax(axis=1) == blobs().labels).sum() > 50
 
@@ -166,31 +220,52 @@ def test_frozen_batch_norm_keeps_its_statistics_and_steps_as_in_eval_mode() -> N
     common = {"epochs": 1, "batch_size": 16, "optimizer": sgd, "generator": generator}
     train_local(trained, records, **common, freeze_batch_norm=True)
     oracle.eval()
-    loss = torch.nn.functional.cross_entropy(oracle(records.tensor()), torch.from_numpy(records.labels))
+    loss = torch.nn.functional.cross_entropy(
+        oracle(records.tensor()), torch.from_numpy(records.labels)
+    )
     loss.backward()
     with torch.no_grad():
         for parameter in oracle.parameters():
             parameter -= 0.1 * parameter.grad
     assert np.array_equal(flatten_state(trained)["buffers"], before)
-    np.testing.assert_allclose(flatten_state(trained)["parameters"], flatten_state(oracle)["parameters"], atol=1e-6)
+    np.testing.assert_allclose(
+        flatten_state(trained)["parameters"],
+        flatten_state(oracle)["parameters"],
+        atol=1e-6,
+    )
     train_local(trained, records, **common)
     assert not np.array_equal(flatten_state(trained)["buffers"], before)
 
 
 def test_fedprox_is_the_gradient_of_its_penalty() -> None:
-    """Steps on cross-entropy + μ/2 ‖θ − θ_t‖², with autograd's gradient of the whole."""
+    """Steps on cross-entropy + μ/2 ‖θ − θ_t‖², with autograd's gradient of the
+    whole.
+    """
     ours, naive, records, mu = mlp(), mlp(), blobs(), 0.3
     sgd = Optimizer("sgd", lr=0.1)
     assert train(ours, records, mu, epochs=2, optimizer=sgd).steps == 8
     start = [p.detach().clone() for p in naive.parameters()]
-    labels, generator = torch.from_numpy(records.labels), torch.Generator().manual_seed(1)
+    labels, generator = (
+        torch.from_numpy(records.labels),
+        torch.Generator().manual_seed(1),
+    )
     naive.train()
     for _ in range(2):
         for rows in batches(len(records), 16, generator):
-            pull = sum((p - s).square().sum() for p, s in zip(naive.parameters(), start, strict=True))
-            loss = torch.nn.functional.cross_entropy(naive(records.batch(rows)), labels[rows]) + mu / 2 * pull
+            pull = sum(
+                (p - s).square().sum()
+                for p, s in zip(naive.parameters(), start, strict=True)
+            )
+            loss = (
+                torch.nn.functional.cross_entropy(
+                    naive(records.batch(rows)), labels[rows]
+                )
+                + mu / 2 * pull
+            )
             grads = torch.autograd.grad(loss, list(naive.parameters()))
             with torch.no_grad():
                 for p, g in zip(naive.parameters(), grads, strict=True):
                     p -= 0.1 * g
-    assert np.allclose(flatten_state(ours)["parameters"], flatten_state(naive)["parameters"], atol=1e-6)
+    assert np.allclose(
+        flatten_state(ours)["parameters"], flatten_state(naive)["parameters"], atol=1e-6
+    )

@@ -1,4 +1,6 @@
-"""The tables of teachers and distillation refuse what makes no sense, and name the key and what is allowed."""
+"""The tables of teachers and distillation refuse what makes no sense, and name the key
+and what is allowed.
+"""
 
 import pytest
 
@@ -20,7 +22,9 @@ CHECKS = [
 ]
 
 
-@pytest.mark.parametrize(("override", "fragment"), CHECKS, ids=[override for override, _ in CHECKS])
+@pytest.mark.parametrize(
+    ("override", "fragment"), CHECKS, ids=[override for override, _ in CHECKS]
+)
 def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_dict({}, [override])
@@ -28,11 +32,15 @@ def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
 
 
 def test_a_limited_share_needs_a_server_that_sees_all_teachers() -> None:
-    with pytest.raises(ConfigError, match=r"max_share below 1 needs teachers\.run_on = 'server'"):
+    with pytest.raises(
+        ConfigError, match=r"max_share below 1 needs teachers\.run_on = 'server'"
+    ):
         TeachersConfig(max_share=0.5, run_on="clients")
     assert TeachersConfig(max_share=1.0, run_on="clients").run_on == "clients"
 
 
 def test_standing_teachers_need_a_server_that_runs_them() -> None:
-    with pytest.raises(ConfigError, match=r"teachers\.standing needs teachers\.run_on = 'server'"):
+    with pytest.raises(
+        ConfigError, match=r"teachers\.standing needs teachers\.run_on = 'server'"
+    ):
         TeachersConfig(standing=True, run_on="clients")

@@ -35,7 +35,13 @@ ANALYTIC = {
 def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> None:
     assert list(PAPER) == list(TABLE)
     more = ["fedet", *HOOKED, *ANALYTIC]
-    assert list(METHODS) == ["private-head", *TABLE, "fedaux-scaffold", *more, *(f"{name}+p" for name in more)]
+    assert list(METHODS) == [
+        "private-head",
+        *TABLE,
+        "fedaux-scaffold",
+        *more,
+        *(f"{name}+p" for name in more),
+    ]
 
 
 @pytest.mark.parametrize("hooks", ["", "fedaux.methods.fedavgm:FedAvgM"])
@@ -47,7 +53,9 @@ def test_sums_need_somebody_to_make_a_head_of_them(hooks: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_what_clients_send(name: str) -> None:
     row = METHODS[name]
-    sends = {**ANALYTIC, "private-head": "releases"}.get(name.removesuffix("+p"), "models")
+    sends = {**ANALYTIC, "private-head": "releases"}.get(
+        name.removesuffix("+p"), "models"
+    )
     assert row.sends == sends
     assert row.analytic is (sends != "models")
     assert row.sums is (
@@ -69,7 +77,9 @@ def test_what_clients_send(name: str) -> None:
         ({"method": "fedaux", "head_init": "class-means"}, "Class means", True),
     ],
 )
-def test_what_a_head_is_computed_from(settings: dict[str, Any], head: str | None, releases: bool) -> None:
+def test_what_a_head_is_computed_from(
+    settings: dict[str, Any], head: str | None, releases: bool
+) -> None:
     config = Config.from_dict(settings)
     assert (config.analytic_head.label if config.analytic_head else None) == head
     assert config.releases is releases
@@ -81,10 +91,28 @@ def test_what_a_head_is_computed_from(settings: dict[str, Any], head: str | None
         ({"method": "ridge+p", "head_init": "ridge"}, "leave head_init out"),
         ({"head_init": "fedavg"}, "a method that computes its head"),
         ({"head_init": "zero"}, "unknown method 'zero'"),
-        ({"head_init": "private-head", "privacy": {"scorer": "logistic"}}, "class-embedding"),
-        ({"method": "private-head", "head_only": True, "random_features": 5}, "random_features = 0"),
-        ({"method": "ridge", "privacy": {"private_training": True, "epsilon_total": 1.0}}, "without noise"),
-        ({"head_init": "ridge", "privacy": {"private_training": True, "epsilon_total": 1.0}}, "without noise"),
+        (
+            {"head_init": "private-head", "privacy": {"scorer": "logistic"}},
+            "class-embedding",
+        ),
+        (
+            {"method": "private-head", "head_only": True, "random_features": 5},
+            "random_features = 0",
+        ),
+        (
+            {
+                "method": "ridge",
+                "privacy": {"private_training": True, "epsilon_total": 1.0},
+            },
+            "without noise",
+        ),
+        (
+            {
+                "head_init": "ridge",
+                "privacy": {"private_training": True, "epsilon_total": 1.0},
+            },
+            "without noise",
+        ),
         ({"prepare": "some"}, "prepare"),
         ({"random_features": 5}, "head_only"),
         ({"head_features": "raw"}, "head_only"),
@@ -95,7 +123,9 @@ def test_what_makes_no_sense_together(settings: dict[str, object], reason: str) 
         Config.from_dict(settings)
 
 
-def test_the_private_head_is_one_exchange_of_noisy_sums_on_a_pretrained_extractor() -> None:
+def test_the_private_head_is_one_exchange_of_noisy_sums_on_a_pretrained_extractor() -> (
+    None
+):
     row, config = METHODS["private-head"], Config.from_dict({"method": "Private-Head"})
     assert (row.sends, row.pretrained, row.sums) == ("releases", True, False)
     assert (config.rounds, config.head_only) == (1, True)
@@ -104,9 +134,17 @@ def test_the_private_head_is_one_exchange_of_noisy_sums_on_a_pretrained_extracto
 
 
 def test_defaults_of_a_method_are_those_of_what_is_left_out() -> None:
-    table = {"method": "private-head", "rounds": 3, "privacy": {"scorer": "class-embedding"}}
+    table = {
+        "method": "private-head",
+        "rounds": 3,
+        "privacy": {"scorer": "class-embedding"},
+    }
     config = Config.from_dict(table, ["head_only=false"])
-    assert (config.rounds, config.head_only, config.privacy.scorer) == (3, False, "class-embedding")
+    assert (config.rounds, config.head_only, config.privacy.scorer) == (
+        3,
+        False,
+        "class-embedding",
+    )
     assert table["privacy"] == {"scorer": "class-embedding"}
     assert Config.from_dict({}, ["method=private-head"]).rounds == 1
     assert Config.from_dict({"method": "fedaux"}) == Config()
@@ -114,7 +152,9 @@ def test_defaults_of_a_method_are_those_of_what_is_left_out() -> None:
 
 @pytest.mark.parametrize("key", ["method", "head_init"])
 @pytest.mark.parametrize("name", ["closed-form", "closed-form+p"])
-def test_the_old_name_of_the_private_head_is_refused_with_the_new_one(key: str, name: str) -> None:
+def test_the_old_name_of_the_private_head_is_refused_with_the_new_one(
+    key: str, name: str
+) -> None:
     with pytest.raises(ConfigError, match="is private-head now"):
         Config.from_dict({key: name})
 
@@ -122,7 +162,13 @@ def test_the_old_name_of_the_private_head_is_refused_with_the_new_one(key: str, 
 @pytest.mark.parametrize("key", TABLE)
 def test_row(key: str) -> None:
     row = METHODS[key]
-    assert (row.label, row.pretrained, row.proximal, row.teachers, row.weights) == TABLE[key]
+    assert (
+        row.label,
+        row.pretrained,
+        row.proximal,
+        row.teachers,
+        row.weights,
+    ) == TABLE[key]
     assert row.distils is (row.teachers in ("clients", "bayesian"))
     assert row.scores is (key == "fedaux")
     assert row.make_hooks({}) is None
@@ -139,7 +185,9 @@ def test_a_method_with_hooks_is_named_after_them(name: str) -> None:
 def test_fedaux_with_control_variates_is_fedaux_and_scaffold() -> None:
     row, fedaux = METHODS["fedaux-scaffold"], METHODS["fedaux"]
     assert replace(row, label=fedaux.label, hooks="") == fedaux
-    assert row.make_hooks({"server_lr": 0.5}) == METHODS["scaffold"].make_hooks({"server_lr": 0.5})
+    assert row.make_hooks({"server_lr": 0.5}) == METHODS["scaffold"].make_hooks(
+        {"server_lr": 0.5}
+    )
 
 
 def test_pretraining_is_a_field_and_no_letter_of_the_name() -> None:
@@ -176,27 +224,59 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["half", "named"])
 def test_a_row_of_ones_own_works_as_a_name_does(name: str) -> None:
     config = Config(method=f"own_methods:{name}", method_options=(("share", 0.25),))
-    assert find_method(config.method).make_hooks(dict(config.method_options)).share == 0.25
+    assert (
+        find_method(config.method).make_hooks(dict(config.method_options)).share == 0.25
+    )
     assert Config.from_dict(config.to_dict()) == config
 
 
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("fedadm", {}, r"unknown method 'fedadm' \(did you mean 'fedadam'\?\).*module:attribute"),
-        ("own_methods:hal", {}, r"unknown Method of module 'own_methods' 'hal' \(did you mean 'half'\?\)"),
+        (
+            "fedadm",
+            {},
+            r"unknown method 'fedadm' \(did you mean 'fedadam'\?\).*module:attribute",
+        ),
+        (
+            "own_methods:hal",
+            {},
+            r"unknown Method of module 'own_methods' 'hal' \(did you mean 'half'\?\)",
+        ),
         ("own_methods:number", {}, "unknown Method of module 'own_methods' 'number'"),
         ("no_such:thing", {}, "no module 'no_such'; is its folder on PYTHONPATH"),
         ("own_methods:lost", {}, "unknown class of module 'own_methods' 'Fast'"),
-        ("own_methods:odd", {}, "the hooks of Odd, dict, are no subclass of fedaux.Hooks"),
-        ("own_methods:half", {"shar": 1}, r"'method_options.shar' \(did you mean 'method_options.share'\?\)"),
-        ("own_methods:half", {"share": "x"}, "method_options.share must be a number, not 'x'"),
-        ("fedavgm", {"momentum": 0.5}, "choose from method_options.beta, method_options.server_lr"),
-        ("fedavgm", {"beta": 1.0}, "method_options.beta must be at least 0 and below 1"),
+        (
+            "own_methods:odd",
+            {},
+            "the hooks of Odd, dict, are no subclass of fedaux.Hooks",
+        ),
+        (
+            "own_methods:half",
+            {"shar": 1},
+            r"'method_options.shar' \(did you mean 'method_options.share'\?\)",
+        ),
+        (
+            "own_methods:half",
+            {"share": "x"},
+            "method_options.share must be a number, not 'x'",
+        ),
+        (
+            "fedavgm",
+            {"momentum": 0.5},
+            "choose from method_options.beta, method_options.server_lr",
+        ),
+        (
+            "fedavgm",
+            {"beta": 1.0},
+            "method_options.beta must be at least 0 and below 1",
+        ),
         ("fedavg", {"beta": 0.5}, "FedAVG has no options: delete"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_runs(method: str, options: dict[str, object], message: str) -> None:
+def test_what_is_wrong_is_said_before_anything_runs(
+    method: str, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         Config.from_dict({"method": method, "method_options": options})
 
@@ -208,15 +288,21 @@ def test_a_method_that_half_precision_would_drown_says_so() -> None:
 
 
 def test_a_method_chooses_its_optimiser_unless_the_user_does() -> None:
-    chosen = {name: Config(method=name).local_training for name in ("fedaux", "fedavg", "scaffold")}
+    chosen = {
+        name: Config(method=name).local_training
+        for name in ("fedaux", "fedavg", "scaffold")
+    }
     assert (chosen["fedavg"].optimizer, chosen["fedavg"].lr) == ("adam", 1e-3)
-    assert (chosen["fedaux"].optimizer, chosen["fedaux"].lr) == ("sgd", 0.01)  # it starts from a computed head
+    # it starts from a computed head
+    assert (chosen["fedaux"].optimizer, chosen["fedaux"].lr) == ("sgd", 0.01)
     heads = Config(method="fedaux", head_only=True).local_training
     assert (heads.optimizer, heads.lr) == ("sgd", 0.1)
     assert (chosen["scaffold"].optimizer, chosen["scaffold"].lr) == ("sgd", 0.1)
     assert Config(local={"optimizer": "sgd", "lr": 0.5}).local_training.lr == 0.5
     assert Config(local={"momentum": 0.9}).local_training.optimizer == "sgd"
-    with pytest.raises(ConfigError, match=r"SCAFFOLD is not meant for adam: set .* to sgd"):
+    with pytest.raises(
+        ConfigError, match=r"SCAFFOLD is not meant for adam: set .* to sgd"
+    ):
         Config(method="scaffold", local={"optimizer": "adam"})
 
 

@@ -23,10 +23,19 @@ from helpers.settings import LEAVES, nested
         ("data.path=a=b", lambda c: c.data.path == "a=b"),
         ("pretrain.flip=false", lambda c: c.pretrain.flip is False),
         ("prototypes=cnn", lambda c: c.prototypes == (PrototypeSpec("cnn"),)),
-        ('prototypes=["mlp", "cnn"]', lambda c: [p.name for p in c.prototypes] == ["mlp", "cnn"]),
-        ("prototypes=[{name = 'cnn', width = 4}]", lambda c: c.prototypes[0].options == (("width", 4),)),
+        (
+            'prototypes=["mlp", "cnn"]',
+            lambda c: [p.name for p in c.prototypes] == ["mlp", "cnn"],
+        ),
+        (
+            "prototypes=[{name = 'cnn', width = 4}]",
+            lambda c: c.prototypes[0].options == (("width", 4),),
+        ),
         ("data.options.size=32", lambda c: c.data.options == (("size", 32),)),
-        ('aux.options.names=["x", "y"]', lambda c: c.aux.options == (("names", ("x", "y")),)),
+        (
+            'aux.options.names=["x", "y"]',
+            lambda c: c.aux.options == (("names", ("x", "y")),),
+        ),
     ],
 )
 def test_overrides(override: str, read: Any) -> None:
@@ -41,14 +50,20 @@ def test_later_overrides_win_and_the_callers_table_stays() -> None:
 
 def test_overrides_of_options_leave_the_callers_table_alone() -> None:
     table: dict[str, Any] = {"data": {"options": {"size": 8}}}
-    assert Config.from_dict(table, ["data.options.size=32"]).data.options == (("size", 32),)
+    assert Config.from_dict(table, ["data.options.size=32"]).data.options == (
+        ("size", 32),
+    )
     assert table == {"data": {"options": {"size": 8}}}
 
 
 @pytest.mark.parametrize("key", LEAVES)
 def test_a_wrong_key_names_itself_the_nearest_and_the_allowed(key: str) -> None:
     wrong = key + "x"
-    siblings = [k.rpartition(".")[2] for k in LEAVES if k.rpartition(".")[0] == key.rpartition(".")[0]]
+    siblings = [
+        k.rpartition(".")[2]
+        for k in LEAVES
+        if k.rpartition(".")[0] == key.rpartition(".")[0]
+    ]
     with pytest.raises(ConfigError) as caught:
         Config.from_dict(nested(wrong, 1))
     message = str(caught.value)
@@ -65,16 +80,30 @@ def test_a_wrong_table_is_named_too() -> None:
         Config.from_dict({"locale": {"lr": 1.0}})
 
 
-@pytest.mark.parametrize("key", [key for key, value in LEAVES.items() if isinstance(value, (bool, int, float, str))])
+@pytest.mark.parametrize(
+    "key",
+    [
+        key
+        for key, value in LEAVES.items()
+        if isinstance(value, (bool, int, float, str))
+    ],
+)
 def test_a_wrong_type_is_named(key: str) -> None:
     kind = type(LEAVES[key])
     wrong = {bool: 1, int: 1.5, float: "0.1", str: 3}[kind]
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
+    words = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+    }[kind]
     with pytest.raises(ConfigError, match=f"{key} must be {words}, not {wrong!r}"):
         Config.from_dict(nested(key, wrong))
 
 
-@pytest.mark.parametrize("key", [key for key, value in LEAVES.items() if type(value) in (int, float)])
+@pytest.mark.parametrize(
+    "key", [key for key, value in LEAVES.items() if type(value) in (int, float)]
+)
 def test_a_bool_is_no_number(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key} must be .* not True"):
         Config.from_dict(nested(key, True))
@@ -86,9 +115,15 @@ def test_a_value_has_no_settings_below_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "table", [{"prototypes": [{"name": "cnn", "width": [8]}]}, {"data": {"options": {"a": {"b": 1}}}}]
+    "table",
+    [
+        {"prototypes": [{"name": "cnn", "width": [8]}]},
+        {"data": {"options": {"a": {"b": 1}}}},
+    ],
 )
-def test_options_of_an_impossible_type_are_a_config_error(table: dict[str, Any]) -> None:
+def test_options_of_an_impossible_type_are_a_config_error(
+    table: dict[str, Any],
+) -> None:
     with pytest.raises(ConfigError, match=r"width|data\.options\.a"):
         hash(Config.from_dict(table))
 
@@ -123,7 +158,9 @@ def test_an_interval_has_the_ends_its_brackets_say(
     for value in inside:
         Within(interval).check("a.b", value)
     for value in outside:
-        with pytest.raises(ConfigError, match=re.escape(f"a.b must be {words}, not {value}: why")):
+        with pytest.raises(
+            ConfigError, match=re.escape(f"a.b must be {words}, not {value}: why")
+        ):
             Within(interval, "why").check("a.b", value)
 
 

@@ -1,4 +1,6 @@
-"""A run is what its config says: read strictly, checked fully, and the same after any round trip."""
+"""A run is what its config says: read strictly, checked fully, and the same after any
+round trip.
+"""
 
 import json
 import re
@@ -71,14 +73,28 @@ def another(key: str, value: Any) -> Any:
         return OTHER_CHOICE[key]
     if isinstance(value, bool):
         return not value
-    return value + 1 if isinstance(value, int) else value / 2 if isinstance(value, float) else f"{value}x"
+    return (
+        value + 1
+        if isinstance(value, int)
+        else value / 2
+        if isinstance(value, float)
+        else f"{value}x"
+    )
 
 
 RICH = Config.from_dict(
     {
         "method": "fedbe+p",
-        "prototypes": ["mlp", {"name": "cnn", "width": 16, "norm": "group"}, {"name": "cnn", "width": 8}],
-        "data": {"source": "images", "options": {"size": 32, "classes": ["cat", "dog"], "grey": True}, "alpha": 1},
+        "prototypes": [
+            "mlp",
+            {"name": "cnn", "width": 16, "norm": "group"},
+            {"name": "cnn", "width": 8},
+        ],
+        "data": {
+            "source": "images",
+            "options": {"size": 32, "classes": ["cat", "dog"], "grey": True},
+            "alpha": 1,
+        },
         "aux": {"options": {"share": 0.5}},
     }
 )
@@ -106,8 +122,16 @@ def test_toml_with_tables_prototypes_and_options(tmp_path: Path) -> None:
         """
     )
     config = Config.load(path, ["rounds=4", "data.options.grey=true"])
-    assert (config.method, config.rounds, config.data.clients, config.privacy.epsilon) == ("feddf", 4, 7, 2.0)
-    assert config.prototypes == (PrototypeSpec("mlp"), PrototypeSpec("cnn", (("features", 8), ("width", 16))))
+    assert (
+        config.method,
+        config.rounds,
+        config.data.clients,
+        config.privacy.epsilon,
+    ) == ("feddf", 4, 7, 2.0)
+    assert config.prototypes == (
+        PrototypeSpec("mlp"),
+        PrototypeSpec("cnn", (("features", 8), ("width", 16))),
+    )
     assert config.data.options == (("grey", True), ("names", ("a", "b")), ("size", 32))
     assert config.local == Config().local
 
@@ -142,7 +166,10 @@ def test_every_setting_changes_the_hash_and_survives(key: str) -> None:
     changed = Config.from_dict(
         {
             **plain,
-            **{table: {**plain[table], **value} if table in plain else value for table, value in settings.items()},
+            **{
+                table: {**plain[table], **value} if table in plain else value
+                for table, value in settings.items()
+            },
         }
     )
     assert changed != Config.from_dict(plain)
@@ -156,7 +183,12 @@ def test_the_hash_is_stable_and_short() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [key for key, value in LEAVES.items() if type(value) is float and key != "pretrain.weight_decay"]
+    "key",
+    [
+        key
+        for key, value in LEAVES.items()
+        if type(value) is float and key != "pretrain.weight_decay"
+    ],
 )
 def test_nan_is_never_accepted(key: str) -> None:
     with pytest.raises(ConfigError, match=key.rpartition(".")[2]):
@@ -180,7 +212,9 @@ CHECKS = [
 ]
 
 
-@pytest.mark.parametrize(("override", "fragment"), CHECKS, ids=[override for override, _ in CHECKS])
+@pytest.mark.parametrize(
+    ("override", "fragment"), CHECKS, ids=[override for override, _ in CHECKS]
+)
 def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_dict({}, [override])
@@ -188,7 +222,9 @@ def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no config file .*none\.toml; `fedaux demo`"):
+    with pytest.raises(
+        ConfigError, match=r"there is no config file .*none\.toml; `fedaux demo`"
+    ):
         Config.load(tmp_path / "none.toml")
 
 
@@ -200,9 +236,13 @@ def test_invalid_toml_says_where(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b'method = "f\xe9daux"', b"\xff\xfer\x00o\x00", b"\x80"], ids=["latin-1", "utf-16", "junk"]
+    "data",
+    [b'method = "f\xe9daux"', b"\xff\xfer\x00o\x00", b"\x80"],
+    ids=["latin-1", "utf-16", "junk"],
 )
-def test_toml_in_another_encoding_is_a_config_error(tmp_path: Path, data: bytes) -> None:
+def test_toml_in_another_encoding_is_a_config_error(
+    tmp_path: Path, data: bytes
+) -> None:
     path = tmp_path / "run.toml"
     path.write_bytes(data)
     with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML: .*utf-8"):
@@ -212,7 +252,9 @@ def test_toml_in_another_encoding_is_a_config_error(tmp_path: Path, data: bytes)
 def test_a_private_head_needs_the_releases_it_is_made_of() -> None:
     assert Config.from_dict({"head_init": "private-head", "method": "feddf+p"}).releases
     with pytest.raises(ConfigError, match="private head needs"):
-        Config.from_dict({"head_init": "private-head"}, ["privacy.scorer=mean-embedding"])
+        Config.from_dict(
+            {"head_init": "private-head"}, ["privacy.scorer=mean-embedding"]
+        )
 
 
 def test_a_run_keeps_its_id_when_it_goes_on_for_longer() -> None:
@@ -224,19 +266,29 @@ def test_a_run_keeps_its_id_when_it_goes_on_for_longer() -> None:
 def test_settings_are_flat() -> None:
     found = flatten(TINY_CONFIG)
     assert found["data.clients"] == 3
-    assert found["prototypes"] == '[{"name": "mlp", "features": 8, "hidden": 8, "norm": "batch"}]'
+    assert (
+        found["prototypes"]
+        == '[{"name": "mlp", "features": 8, "hidden": 8, "norm": "batch"}]'
+    )
 
 
-def test_paths_of_data_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_data_are_relative_to_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     for folder in (project / "private", elsewhere / "public", elsewhere / "private"):
         folder.mkdir(parents=True)
-    (project / "my.toml").write_text('[data]\npath = "private"\n[aux]\npath = "public"\n')
+    (project / "my.toml").write_text(
+        '[data]\npath = "private"\n[aux]\npath = "public"\n'
+    )
     monkeypatch.chdir(elsewhere)
     config = Config.load(project / "my.toml")
     assert Path(config.data.path) == project / "private"
     assert config.aux.path == "public"  # it is not there, so it is left as it stands
-    assert Config.load(project / "my.toml", ["data.path=private"]).data.path == "private"  # typed here, meant here
+    # typed here, meant here
+    assert (
+        Config.load(project / "my.toml", ["data.path=private"]).data.path == "private"
+    )
     monkeypatch.chdir(project)
     assert Config.load("my.toml").data.path == "private"
 
@@ -252,5 +304,7 @@ def test_paths_of_data_are_relative_to_the_file(tmp_path: Path, monkeypatch: pyt
         ({"method": "ridge+p"}, False),
     ],
 )
-def test_a_private_head_is_that_of_all_clients(settings: dict[str, Any], everybody: bool) -> None:
+def test_a_private_head_is_that_of_all_clients(
+    settings: dict[str, Any], everybody: bool
+) -> None:
     assert Config(fraction=0.4, **settings).prepares_all is everybody

@@ -1,4 +1,6 @@
-"""Every value of every table is checked when it is made, and the message names the key and what is allowed."""
+"""Every value of every table is checked when it is made, and the message names the key
+and what is allowed.
+"""
 
 import pytest
 
@@ -21,8 +23,14 @@ CHECKS = [
     ("aux.limit=-1", "aux.limit must be at least 0, not -1."),
     ("pretrain.epochs=-1", "pretrain.epochs must be at least 0, not -1"),
     ("pretrain.batch_size=1", "pretrain.batch_size must be at least 2, not 1"),
-    ("pretrain.min_crop_area=0", "pretrain.min_crop_area must be above 0 and at most 1"),
-    ("pretrain.min_crop_area=1.5", "pretrain.min_crop_area must be above 0 and at most 1"),
+    (
+        "pretrain.min_crop_area=0",
+        "pretrain.min_crop_area must be above 0 and at most 1",
+    ),
+    (
+        "pretrain.min_crop_area=1.5",
+        "pretrain.min_crop_area must be above 0 and at most 1",
+    ),
     ("pretrain.lr=0", "pretrain.lr"),
     ("pretrain.temperature=0", "pretrain.temperature must be above 0"),
     ("local.epochs=0", "local.epochs"),
@@ -31,7 +39,10 @@ CHECKS = [
     ("local.mu=-1", "local.mu must be at least 0"),
     (
         "privacy.scorer=mean",
-        "unknown privacy.scorer 'mean'; choose from class-embedding, class-moments, mean-embedding",
+        (
+            "unknown privacy.scorer 'mean'; choose from class-embedding, "
+            "class-moments, mean-embedding"
+        ),
     ),
     ("privacy.adjacency=add", "choose from replace-one, add-remove"),
     ("privacy.calibration=mine", "choose from opendp, analytic"),
@@ -44,12 +55,17 @@ CHECKS = [
     ("privacy.delta=1", "privacy.delta must be above 0 and below 1, not 1.0"),
     ("privacy.embedding_dim=-1", "privacy.embedding_dim must be at least 0"),
     ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
-    ("privacy.scorer=meen-embedding", "choose from class-embedding, class-moments, mean-embedding"),
+    (
+        "privacy.scorer=meen-embedding",
+        "choose from class-embedding, class-moments, mean-embedding",
+    ),
     ("data.partition=random", "choose from dirichlet, shards, iid"),
 ]
 
 
-@pytest.mark.parametrize(("override", "fragment"), CHECKS, ids=[override for override, _ in CHECKS])
+@pytest.mark.parametrize(
+    ("override", "fragment"), CHECKS, ids=[override for override, _ in CHECKS]
+)
 def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_dict({}, [override])
@@ -57,14 +73,24 @@ def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
 
 
 def test_add_remove_needs_a_size_that_neighbours_share() -> None:
-    with pytest.raises(ConfigError, match=r"'add-remove' needs privacy\.declared_records"):
+    with pytest.raises(
+        ConfigError, match=r"'add-remove' needs privacy\.declared_records"
+    ):
         PrivacyConfig(adjacency="add-remove", declared_records=0)
-    assert PrivacyConfig(adjacency="add-remove", declared_records=1).declared_records == 1
+    assert (
+        PrivacyConfig(adjacency="add-remove", declared_records=1).declared_records == 1
+    )
     assert PrivacyConfig(adjacency="replace-one").declared_records == 0
 
 
 @pytest.mark.parametrize(
-    "key", ["data.shards", "pretrain.projection_dim", "pretrain.weight_decay", "privacy.declared_records"]
+    "key",
+    [
+        "data.shards",
+        "pretrain.projection_dim",
+        "pretrain.weight_decay",
+        "privacy.declared_records",
+    ],
 )
 def test_sizes_without_meaning_are_refused(key: str) -> None:
     with pytest.raises(ConfigError, match=key):
@@ -81,6 +107,10 @@ RATES = [
 
 
 @pytest.mark.parametrize(("schedule", "rounds", "rates"), RATES)
-def test_the_learning_rate_falls_from_lr_to_its_final_fraction(schedule: str, rounds: int, rates: list[float]) -> None:
+def test_the_learning_rate_falls_from_lr_to_its_final_fraction(
+    schedule: str, rounds: int, rates: list[float]
+) -> None:
     local = LocalConfig(lr=0.1, schedule=schedule, final_lr_fraction=0.1)
-    assert [local.lr_at(round_, rounds) for round_ in range(1, rounds + 1)] == pytest.approx(rates)
+    assert [
+        local.lr_at(round_, rounds) for round_ in range(1, rounds + 1)
+    ] == pytest.approx(rates)

@@ -1,4 +1,6 @@
-"""What `fedaux init` writes: configs that load, with all they need, and never over a file that is there."""
+"""What `fedaux init` writes: configs that load, with all they need, and never over a
+file that is there.
+"""
 
 import ast
 from pathlib import Path
@@ -15,16 +17,26 @@ def test_a_starter_is_a_commented_config_that_loads(kind: str, tmp_path: Path) -
     paths = write_starter(kind, tmp_path / "new")
     assert paths == [tmp_path / "new" / name for name in STARTERS[kind]]
     text = paths[0].read_text()
-    assert Config.load(paths[0]).method == ("private-head" if kind == "head" else "fedaux")
+    assert Config.load(paths[0]).method == (
+        "private-head" if kind == "head" else "fedaux"
+    )
     assert text.count("#") >= 10
     assert max(map(len, text.splitlines())) <= 120
 
 
-def test_the_module_beside_a_config_has_the_functions_that_it_names(tmp_path: Path) -> None:
+def test_the_module_beside_a_config_has_the_functions_that_it_names(
+    tmp_path: Path,
+) -> None:
     config_file, module = write_starter("model", tmp_path)
     config = Config.load(config_file)
-    functions = {node.name for node in ast.parse(module.read_text()).body if isinstance(node, ast.FunctionDef)}
-    named = [name for name in (config.data.source, config.prototypes[0].name) if ":" in name]
+    functions = {
+        node.name
+        for node in ast.parse(module.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    named = [
+        name for name in (config.data.source, config.prototypes[0].name) if ":" in name
+    ]
     assert named
     for name in named:
         assert name.partition(":")[0] == module.stem
@@ -33,7 +45,9 @@ def test_the_module_beside_a_config_has_the_functions_that_it_names(tmp_path: Pa
 
 def test_no_file_is_written_over_and_none_beside_it(tmp_path: Path) -> None:
     (tmp_path / "my_model.py").write_text("mine")
-    with pytest.raises(StarterError, match=r"my_model\.py is already there; name another folder") as caught:
+    with pytest.raises(
+        StarterError, match=r"my_model\.py is already there; name another folder"
+    ) as caught:
         write_starter("model", tmp_path)
     assert caught.value.code == Exit.FOLDER
     assert [path.name for path in tmp_path.iterdir()] == ["my_model.py"]
@@ -42,13 +56,21 @@ def test_no_file_is_written_over_and_none_beside_it(tmp_path: Path) -> None:
 
 def test_an_unknown_kind_names_the_others(tmp_path: Path) -> None:
     with pytest.raises(
-        UnknownNameError, match=r"'image' \(did you mean 'images'\?\); choose from head, images, text, model"
+        UnknownNameError,
+        match=r"'image' \(did you mean 'images'\?\); choose from head, images, text, model",
     ):
         write_starter("image", tmp_path)
 
 
-def test_values_take_the_place_of_those_in_the_template_and_comments_stay(tmp_path: Path) -> None:
-    values = {"data.path": "a b", "aux.path": "public", "data.options": {"size": 28, "mode": "L"}, "rounds": 7}
+def test_values_take_the_place_of_those_in_the_template_and_comments_stay(
+    tmp_path: Path,
+) -> None:
+    values = {
+        "data.path": "a b",
+        "aux.path": "public",
+        "data.options": {"size": 28, "mode": "L"},
+        "rounds": 7,
+    }
     (path,) = write_starter("images", tmp_path, values)
     config = Config.load(path)
     assert (config.data.path, config.aux.path, config.rounds) == ("a b", "public", 7)
@@ -60,7 +82,9 @@ def test_values_take_the_place_of_those_in_the_template_and_comments_stay(tmp_pa
 
 @pytest.mark.parametrize("kind", STARTERS)
 def test_defaults_make_enough_steps(kind: str, tmp_path: Path) -> None:
-    """One epoch of three steps a round was what a model that answers one class to everything came from."""
+    """One epoch of three steps a round was what a model that answers one class to
+    everything came from.
+    """
     config = Config.load(write_starter(kind, tmp_path)[0])
     assert kind == "head" or config.local.epochs >= 10
     assert kind == "head" or config.distill.steps * config.distill.lr >= 0.2

@@ -26,7 +26,10 @@ PRIVATE_HEAD = Config.from_dict({"method": "private-head"})
     ],
 )
 def test_all_settings_and_those_that_differ_read_back(config: Config) -> None:
-    for text in (to_complete_toml(config), to_commented_toml(config, "a head\nof two lines", {})):
+    for text in (
+        to_complete_toml(config),
+        to_commented_toml(config, "a head\nof two lines", {}),
+    ):
         assert Config.from_dict(tomllib.loads(text)) == config
 
 
@@ -44,7 +47,18 @@ def test_comments_stand_above_what_they_are_about() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ['a"b\\c\n\t\x7fü😀', 1, 1e-5, True, [1, 2], ["a"], {"a b": {"c": [False]}, "d-e_1": 2.5}, "", []]
+    "value",
+    [
+        'a"b\\c\n\t\x7fü😀',
+        1,
+        1e-5,
+        True,
+        [1, 2],
+        ["a"],
+        {"a b": {"c": [False]}, "d-e_1": 2.5},
+        "",
+        [],
+    ],
 )
 def test_values_survive_toml(value: object) -> None:
     assert tomllib.loads(f"x = {toml_value(value)}")["x"] == value

@@ -25,7 +25,11 @@ def test_an_account_survives_as_json(account: Account) -> None:
 
 
 def test_an_infinite_epsilon_survives() -> None:
-    assert math.isinf(Account.from_json(Account(math.inf, 1e-5, "replace-one", "record", 1).to_json()).epsilon)
+    assert math.isinf(
+        Account.from_json(
+            Account(math.inf, 1e-5, "replace-one", "record", 1).to_json()
+        ).epsilon
+    )
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"epsilon": 1}', '{"surprise": 1}'])

@@ -36,12 +36,24 @@ def filled(folder: Path) -> Path:
 def test_entries_are_known_by_their_names_largest_first(tmp_path: Path) -> None:
     found = {entry.path.name: entry for entry in list_cache(filled(tmp_path), KINDS)}
     assert next(iter(found)) == "images-0123456789abcdef0123"
-    assert set(found) == {path.name for path in tmp_path.iterdir()} - {"precision.json", "holiday.jpg"}
+    assert set(found) == {path.name for path in tmp_path.iterdir()} - {
+        "precision.json",
+        "holiday.jpg",
+    }
     decoded = found["images-0123456789abcdef0123"]
-    assert (decoded.kind, decoded.source, decoded.bytes) == ("decoded images", "/data/scans", 1011)
+    assert (decoded.kind, decoded.source, decoded.bytes) == (
+        "decoded images",
+        "/data/scans",
+        1011,
+    )
     private = {name for name, entry in found.items() if entry.private}
     half = ".features-alone-1-def.npy.x1y2z3a4"
-    assert private == {"images-0123456789abcdef0123", ".images-abcdefgh", "features-alone-1-abc.npy", half}
+    assert private == {
+        "images-0123456789abcdef0123",
+        ".images-abcdefgh",
+        "features-alone-1-abc.npy",
+        half,
+    }
     assert found[half].kind == "half-written features of private records"
     assert found["extractor-abc.json"].kind == "card of an extractor"
     assert list_cache(tmp_path / "nowhere", KINDS) == []
@@ -54,4 +66,7 @@ def test_deleted_is_what_was_chosen(tmp_path: Path) -> None:
     assert clean_cache(chosen) == 400
     assert not (tmp_path / "features-abc.npy").exists()
     clean_cache(list_cache(tmp_path, KINDS))
-    assert {path.name for path in tmp_path.iterdir()} == {"precision.json", "holiday.jpg"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "precision.json",
+        "holiday.jpg",
+    }

@@ -20,7 +20,9 @@ from fedaux.core.errors import (
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "my_functions.py").write_text("number = 3\ndef make(): return 4\ndef _hidden(): return 5\n")
+    (tmp_path / "my_functions.py").write_text(
+        "number = 3\ndef make(): return 4\ndef _hidden(): return 5\n"
+    )
     (tmp_path / "my_broken_functions.py").write_text("import a_package_nobody_has\n")
     monkeypatch.syspath_prepend(tmp_path)
     return "my_functions"
@@ -33,7 +35,10 @@ def test_a_function_by_its_name(module: str) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no_such_module:make", r"thing 'no_such_module:make': no module 'no_such_module'; .*PYTHONPATH"),
+        (
+            "no_such_module:make",
+            r"thing 'no_such_module:make': no module 'no_such_module'; .*PYTHONPATH",
+        ),
         ("my_functions.room:make", r"no module 'my_functions\.room'"),
         (
             "my_functions:mak",
@@ -85,14 +90,30 @@ def test_every_error_has_its_exit_code(error: BaseException, code: Exit) -> None
 
 
 def test_exit_codes_are_a_promise_to_scripts() -> None:
-    names = ("NEGATIVE", "USAGE", "SETTINGS", "DATA", "FOLDER", "MISSING", "CLIENTS", "DIVERGED", "DISK", "PRIVACY")
-    expected = {name: number for number, name in enumerate(names, start=1)} | {"BUG": 70, "STOPPED": 130}
+    names = (
+        "NEGATIVE",
+        "USAGE",
+        "SETTINGS",
+        "DATA",
+        "FOLDER",
+        "MISSING",
+        "CLIENTS",
+        "DIVERGED",
+        "DISK",
+        "PRIVACY",
+    )
+    expected = {name: number for number, name in enumerate(names, start=1)} | {
+        "BUG": 70,
+        "STOPPED": 130,
+    }
     assert {code.name: int(code) for code in Exit} == expected
 
 
 def test_an_unknown_name_comes_with_the_nearest_and_all_allowed() -> None:
     near = str(unknown_name("norm", "bacth", ["batch", "group"]))
-    assert near == "unknown norm 'bacth' (did you mean 'batch'?); choose from batch, group"
+    assert (
+        near == "unknown norm 'bacth' (did you mean 'batch'?); choose from batch, group"
+    )
     assert "did you mean" not in str(unknown_name("norm", "xyz", ["batch"]))
     assert str(unknown_name("norm", "x", iter([]))).endswith("choose from none at all")
 
@@ -100,7 +121,8 @@ def test_an_unknown_name_comes_with_the_nearest_and_all_allowed() -> None:
 def test_what_fails_in_a_users_function_is_said_to_be_theirs() -> None:
     with (
         pytest.raises(
-            UserCodeError, match=r"source 'mine:load' failed: KeyError: 'x' .*test_errors\.py, line"
+            UserCodeError,
+            match=r"source 'mine:load' failed: KeyError: 'x' .*test_errors\.py, line",
         ) as caught,
         user_code("source", "mine:load"),
     ):
@@ -108,9 +130,14 @@ def test_what_fails_in_a_users_function_is_said_to_be_theirs() -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-@pytest.mark.parametrize("error", [OwnError("said"), FileNotFoundError("said"), ImportError("said")])
+@pytest.mark.parametrize(
+    "error", [OwnError("said"), FileNotFoundError("said"), ImportError("said")]
+)
 def test_errors_that_say_enough_pass_as_they_are(error: Exception) -> None:
-    with pytest.raises(type(error), match="said") as caught, user_code("source", "mine:load"):
+    with (
+        pytest.raises(type(error), match="said") as caught,
+        user_code("source", "mine:load"),
+    ):
         raise error
     assert caught.value is error
 

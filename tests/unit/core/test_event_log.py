@@ -1,4 +1,6 @@
-"""One JSON object a line, rotated, for its owner alone; and a log that cannot be written costs nothing else."""
+"""One JSON object a line, rotated, for its owner alone; and a log that cannot be
+written costs nothing else.
+"""
 
 import json
 import logging
@@ -18,14 +20,27 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_a_line_has_all_that_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "log" / "events.jsonl"
     log = EventLog(path, "f00d")
-    log.write("reply-failed", "gone\n\x1b[2Jé", logging.WARNING, "berlin", 3, kind="no-answer")
+    log.write(
+        "reply-failed", "gone\n\x1b[2Jé", logging.WARNING, "berlin", 3, kind="no-answer"
+    )
     log.close()
     log = EventLog(path, "f00d")  # another process goes on in the same file
     log.write("notice", "hello")
     log.close()
     first, second = lines(path)
-    assert list(first) == ["time", "level", "run", "round", "site", "event", "message", "kind"]
-    assert datetime.now(UTC) - datetime.fromisoformat(first.pop("time")) < timedelta(hours=1)
+    assert list(first) == [
+        "time",
+        "level",
+        "run",
+        "round",
+        "site",
+        "event",
+        "message",
+        "kind",
+    ]
+    assert datetime.now(UTC) - datetime.fromisoformat(first.pop("time")) < timedelta(
+        hours=1
+    )
     assert first == {
         "level": "warning",
         "run": "f00d",
@@ -36,7 +51,10 @@ def test_a_line_has_all_that_is_asked_for(tmp_path: Path) -> None:
         "kind": "no-answer",
     }
     assert (second["level"], second["round"], second["site"]) == ("info", None, "")
-    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (
+        0o600,
+        0o700,
+    )
 
 
 def test_files_are_rotated_and_old_ones_go(tmp_path: Path) -> None:
@@ -44,13 +62,28 @@ def test_files_are_rotated_and_old_ones_go(tmp_path: Path) -> None:
     for number in range(100):
         log.write("notice", str(number))
     log.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["events.jsonl", "events.jsonl.1", "events.jsonl.2"]
-    kept = [row for name in (".2", ".1", "") for row in lines(tmp_path / f"events.jsonl{name}")]
-    assert [row["message"] for row in kept] == [str(number) for number in range(100 - len(kept), 100)]
-    assert all(path.stat().st_size <= 2000 and path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.iterdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "events.jsonl",
+        "events.jsonl.1",
+        "events.jsonl.2",
+    ]
+    kept = [
+        row
+        for name in (".2", ".1", "")
+        for row in lines(tmp_path / f"events.jsonl{name}")
+    ]
+    assert [row["message"] for row in kept] == [
+        str(number) for number in range(100 - len(kept), 100)
+    ]
+    assert all(
+        path.stat().st_size <= 2000 and path.stat().st_mode & 0o777 == 0o600
+        for path in tmp_path.iterdir()
+    )
 
 
-def test_the_environment_says_where_and_how_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_says_where_and_how_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("FEDAUX_LOG", raising=False)
     EventLog.from_environment().write("notice", "nobody asked for it")
     monkeypatch.setenv("FEDAUX_LOG", str(tmp_path / "events.jsonl"))
@@ -64,7 +97,9 @@ def test_the_environment_says_where_and_how_much(tmp_path: Path, monkeypatch: py
     assert lines(tmp_path / "events.jsonl")[0]["run"] == "f00d"
 
 
-def test_a_log_that_cannot_be_written_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_that_cannot_be_written_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "events.jsonl").mkdir()
     log = EventLog(tmp_path / "events.jsonl")
     log.write("notice", "a")

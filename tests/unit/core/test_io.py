@@ -6,7 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedaux.core.io import cache_folder, caching_in, hashed_name, temporary_array, write_atomically
+from fedaux.core.io import (
+    cache_folder,
+    caching_in,
+    hashed_name,
+    temporary_array,
+    write_atomically,
+)
 
 
 def test_writes_and_replaces_in_folders_that_are_not_there_yet(tmp_path: Path) -> None:
@@ -17,9 +23,15 @@ def test_writes_and_replaces_in_folders_that_are_not_there_yet(tmp_path: Path) -
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(("target", "error"), [("os.fsync", OSError), ("pathlib.Path.replace", KeyboardInterrupt)])
+@pytest.mark.parametrize(
+    ("target", "error"),
+    [("os.fsync", OSError), ("pathlib.Path.replace", KeyboardInterrupt)],
+)
 def test_a_failure_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, error: type[BaseException]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    error: type[BaseException],
 ) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"old")
@@ -35,7 +47,9 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_it_is_on_disk_before_it_takes_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_on_disk_before_it_takes_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, sizes = tmp_path / "file", []
     fsync = os.fsync
 
@@ -48,7 +62,9 @@ def test_it_is_on_disk_before_it_takes_the_name(tmp_path: Path, monkeypatch: pyt
     assert sizes[0] == (False, 5)
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_is_where_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
     monkeypatch.delenv("FEDAUX_CACHE")
@@ -68,7 +84,9 @@ def test_private_files_are_for_their_owner_only_from_the_first_moment(
     write_atomically(tmp_path / "open", b"old")
     write_atomically(tmp_path / "secret", b"old", private=True)
     assert seen[::2] == [0o644, 0o600]  # the file, then its folder, each time
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("open", "secret")] == [0o644, 0o600]
+    assert [
+        (tmp_path / name).stat().st_mode & 0o777 for name in ("open", "secret")
+    ] == [0o644, 0o600]
     write_atomically(tmp_path / "open", b"new", private=True)
     assert (tmp_path / "open").stat().st_mode & 0o777 == 0o600
 
@@ -105,6 +123,8 @@ def test_a_private_cache_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
 
 def test_a_hashed_name_is_safe_in_a_path_and_stays_the_same() -> None:
     assert hashed_name("berlin") == "fb38a93fd89e1a5f"
-    names = {hashed_name(name) for name in ("berlin", "Berlin", "../../etc/passwd", "", "ü")}
+    names = {
+        hashed_name(name) for name in ("berlin", "Berlin", "../../etc/passwd", "", "ü")
+    }
     assert len(names) == 5
     assert all(name.isalnum() and len(name) == 16 for name in names)

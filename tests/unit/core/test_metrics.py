@@ -1,4 +1,6 @@
-"""Figures of a confusion table against scikit-learn's, intervals against their definition, and collapses."""
+"""Figures of a confusion table against scikit-learn's, intervals against their
+definition, and collapses.
+"""
 
 import numpy as np
 import pytest
@@ -11,11 +13,15 @@ from fedaux.core.metrics import Evaluation, area_under_curve, binary_auc, wilson
 NAMES = ("normal", "pneumonia")
 
 
-def answers(classes: int, seed: int = 0, records: int = 300) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def answers(
+    classes: int, seed: int = 0, records: int = 300
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Probabilities that know a little of the labels, with ties."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, records)
-    logits = np.round(rng.normal(size=(records, classes)) + 1.2 * np.eye(classes)[labels], 1)
+    logits = np.round(
+        rng.normal(size=(records, classes)) + 1.2 * np.eye(classes)[labels], 1
+    )
     return softmax(logits, axis=1), labels
 
 
@@ -25,17 +31,31 @@ def test_figures_are_those_of_scikit_learn(classes: int) -> None:
     said, found = probabilities.argmax(axis=1), Evaluation.of(probabilities, labels)
     assert found.accuracy == pytest.approx((said == labels).mean())
     assert found.majority == pytest.approx(np.bincount(labels).max() / len(labels))
-    assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(labels, said))
+    assert found.balanced_accuracy == pytest.approx(
+        balanced_accuracy_score(labels, said)
+    )
     assert found.macro_f1 == pytest.approx(f1_score(labels, said, average="macro"))
-    wanted = roc_auc_score(labels, probabilities[:, 1] if classes == 2 else probabilities, multi_class="ovr")
+    wanted = roc_auc_score(
+        labels,
+        probabilities[:, 1] if classes == 2 else probabilities,
+        multi_class="ovr",
+    )
     assert found.auc == pytest.approx(wanted)
 
 
 def test_the_area_is_the_share_of_pairs_in_the_right_order() -> None:
-    scores, positive = np.array([0.1, 0.4, 0.4, 0.8]), np.array([False, True, False, True])
-    pairs = [float(p > n) + 0.5 * float(p == n) for p in scores[positive] for n in scores[~positive]]
+    scores, positive = (
+        np.array([0.1, 0.4, 0.4, 0.8]),
+        np.array([False, True, False, True]),
+    )
+    pairs = [
+        float(p > n) + 0.5 * float(p == n)
+        for p in scores[positive]
+        for n in scores[~positive]
+    ]
     assert binary_auc(scores, positive) == pytest.approx(np.mean(pairs))
-    assert area_under_curve(np.array([[0.2, 0.8]]), np.array([1])) is None  # of one class only
+    # of one class only
+    assert area_under_curve(np.array([[0.2, 0.8]]), np.array([1])) is None
 
 
 def test_classes_without_records_are_in_no_mean() -> None:
@@ -50,15 +70,25 @@ def test_the_second_of_two_classes_is_the_positive_one() -> None:
     found = Evaluation(np.array([[30, 10], [5, 55]]))
     assert (found.specificity, found.sensitivity) == (0.75, 55 / 60)
     assert Evaluation(np.eye(3, dtype=np.int64)).sensitivity is None
-    assert set(found.summary()) == {"balanced_accuracy", "macro_f1", "majority", "sensitivity", "specificity"}
+    assert set(found.summary()) == {
+        "balanced_accuracy",
+        "macro_f1",
+        "majority",
+        "sensitivity",
+        "specificity",
+    }
 
 
 def test_intervals_solve_their_equation() -> None:
-    """Wilson's limits are the shares p whose own deviation puts the share that was seen at 1.96."""
+    """Wilson's limits are the shares p whose own deviation puts the share that was seen
+    at 1.96.
+    """
     for hits, trials in ((0, 10), (3, 20), (19, 20), (200, 200)):
         for limit in wilson(hits, trials):
             if 0 < limit < 1:
-                assert abs(hits / trials - limit) == pytest.approx(1.96 * np.sqrt(limit * (1 - limit) / trials))
+                assert abs(hits / trials - limit) == pytest.approx(
+                    1.96 * np.sqrt(limit * (1 - limit) / trials)
+                )
     assert wilson(0, 0) == (0.0, 1.0)
     one = Evaluation(np.array([[30, 10], [5, 55]])).of_class(0)
     assert one.low < one.recall == 0.75 < one.high
@@ -73,7 +103,8 @@ def test_one_answer_to_everything_is_no_success() -> None:
     assert "does not beat always answering 'pneumonia'" in said
     assert "73.5 % against 73.5 %" in said
     assert "balanced accuracy 50.0 % against 50.0 %" in said
-    assert not Evaluation(np.array([[2, 263], [3, 732]])).beats_majority  # a little luck
+    # a little luck
+    assert not Evaluation(np.array([[2, 263], [3, 732]])).beats_majority
     assert Evaluation(np.array([[200, 65], [60, 675]])).beats_majority
 
 
@@ -87,7 +118,8 @@ def test_a_class_that_is_given_up_is_named() -> None:
     many[6:, 0] = 40
     assert "4 of 10 classes" in Evaluation(many).collapse("abcdefghij")
     assert "and 1 more" in Evaluation(many).collapse("abcdefghij")
-    assert Evaluation(np.array([[50, 0, 0], [0, 50, 0], [1, 1, 0]])).given_up == ()  # few records are no proof
+    # few records are no proof
+    assert Evaluation(np.array([[50, 0, 0], [0, 50, 0], [1, 1, 0]])).given_up == ()
 
 
 def test_a_rare_class_that_is_recognised_is_no_collapse() -> None:

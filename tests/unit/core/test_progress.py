@@ -3,7 +3,14 @@
 import pytest
 
 from fedaux.core import progress as module
-from fedaux.core.progress import ProgressEvent, ProgressTask, WorkProgress, no_progress, report_to, track
+from fedaux.core.progress import (
+    ProgressEvent,
+    ProgressTask,
+    WorkProgress,
+    no_progress,
+    report_to,
+    track,
+)
 
 
 def test_items_come_as_they_are_and_their_count_is_heard() -> None:
@@ -16,7 +23,9 @@ def test_items_come_as_they_are_and_their_count_is_heard() -> None:
     assert known_entries[-1] == WorkProgress("spelling", 3, 3)
 
 
-def test_many_quick_steps_are_heard_a_few_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_quick_steps_are_heard_a_few_times_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now, known_entries = [0.0], list[ProgressEvent]()
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     with report_to(known_entries.append):

@@ -28,7 +28,8 @@ RESULT = RoundResult(
 
 def test_means_are_over_prototypes_and_over_clients() -> None:
     assert RESULT.mean_accuracy == pytest.approx(0.6)
-    assert RESULT.local_loss == pytest.approx(1.0)  # each client counts once, whatever its records
+    # each client counts once, whatever its records
+    assert RESULT.local_loss == pytest.approx(1.0)
 
 
 def test_the_largest_teacher_is_the_one_with_most_of_the_weight() -> None:
@@ -38,10 +39,17 @@ def test_the_largest_teacher_is_the_one_with_most_of_the_weight() -> None:
 
 
 def test_a_round_survives_as_json_but_for_its_confusion_matrices() -> None:
-    assert RoundResult.from_dict(json.loads(json.dumps(RESULT.to_dict()))) == replace(RESULT, confusion=None)
+    assert RoundResult.from_dict(json.loads(json.dumps(RESULT.to_dict()))) == replace(
+        RESULT, confusion=None
+    )
 
 
-@given(st.dictionaries(st.text(max_size=4), st.builds(ClientMetrics, st.integers(0), st.floats(0, 9), st.floats(0, 9))))
+@given(
+    st.dictionaries(
+        st.text(max_size=4),
+        st.builds(ClientMetrics, st.integers(0), st.floats(0, 9), st.floats(0, 9)),
+    )
+)
 def test_clients_of_any_name_survive(metrics: dict[str, ClientMetrics]) -> None:
     result = RoundResult(1, {}, metrics)
     assert RoundResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
@@ -50,11 +58,18 @@ def test_clients_of_any_name_survive(metrics: dict[str, ClientMetrics]) -> None:
 def test_a_round_of_which_nothing_more_is_known_has_cost_and_revealed_nothing() -> None:
     bare = RoundResult(1, {}, {})
     assert (bare.unprotected_models, bare.bytes_sent, bare.bytes_received) == (0, 0, 0)
-    assert (bare.epsilon, bare.distill_loss, bare.effective_teachers, bare.confusion) == (None, None, None, None)
+    assert (
+        bare.epsilon,
+        bare.distill_loss,
+        bare.effective_teachers,
+        bare.confusion,
+    ) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(
-    "value", [RESULT, METRICS["a"], RESULT.private_training["a"]], ids=lambda one: type(one).__name__
+    "value",
+    [RESULT, METRICS["a"], RESULT.private_training["a"]],
+    ids=lambda one: type(one).__name__,
 )
 def test_history_cannot_be_changed(value: object) -> None:
     with pytest.raises(FrozenInstanceError):

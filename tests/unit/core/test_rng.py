@@ -35,8 +35,12 @@ def test_seeds_fit_torch_numpy_and_a_message() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_name_draws_the_same(name: tuple[int, ...]) -> None:
-    assert np.array_equal(numpy_stream(*name).normal(size=5), numpy_stream(*name).normal(size=5))
-    assert torch.equal(*(torch.rand(5, generator=torch_stream(*name)) for _ in range(2)))
+    assert np.array_equal(
+        numpy_stream(*name).normal(size=5), numpy_stream(*name).normal(size=5)
+    )
+    assert torch.equal(
+        *(torch.rand(5, generator=torch_stream(*name)) for _ in range(2))
+    )
 
 
 def test_streams_leave_global_state_alone() -> None:

@@ -54,7 +54,12 @@ def test_a_phase_that_fails_is_counted_too(clock: Clock) -> None:
 
 def test_payload_counts_arrays_and_nothing_else() -> None:
     weights = {"a": np.zeros(10, np.float32), "b": np.zeros((2, 3), np.int64)}
-    assert payload_bytes(Update("c", 1, 5, 0.1, 1.0, 0.0, 0.0, 0, "", weights, {"c": np.zeros(2)})) == 40 + 48 + 16
+    assert (
+        payload_bytes(
+            Update("c", 1, 5, 0.1, 1.0, 0.0, 0.0, 0, "", weights, {"c": np.zeros(2)})
+        )
+        == 40 + 48 + 16
+    )
     assert payload_bytes(Failure("c", "a long reason")) == 0
 
 

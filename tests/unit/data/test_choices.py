@@ -9,7 +9,9 @@ from fedaux.data.choices import choose_for_images, possible_sites
 from helpers.pictures import pictures, save_png
 
 
-def folders(root: Path, size: int = 28, grey: bool = True, private: int = 60, public: int = 50) -> tuple[Path, Path]:
+def folders(
+    root: Path, size: int = 28, grey: bool = True, private: int = 60, public: int = 50
+) -> tuple[Path, Path]:
     x = pictures(private + public, size)
     x = x[..., 0] if grey else x
     for i, image in enumerate(x[:private]):
@@ -19,7 +21,9 @@ def folders(root: Path, size: int = 28, grey: bool = True, private: int = 60, pu
     return root / "scans", root / "public"
 
 
-def chosen(root: Path, clients: int = 3, encoder: str = "", **more: object) -> dict[str, object]:
+def chosen(
+    root: Path, clients: int = 3, encoder: str = "", **more: object
+) -> dict[str, object]:
     choices = choose_for_images(*folders(root, **more), clients, encoder=encoder)  # type: ignore[arg-type]
     return {choice.key: choice.value for choice in choices}
 
@@ -38,7 +42,9 @@ def test_small_grey_images(tmp_path: Path) -> None:
     assert "1 batches of 32 each: 200 steps a round" in whys["local.epochs"]
 
 
-def test_more_records_need_fewer_epochs_and_larger_images_another_network(tmp_path: Path) -> None:
+def test_more_records_need_fewer_epochs_and_larger_images_another_network(
+    tmp_path: Path,
+) -> None:
     found = chosen(tmp_path / "few", clients=1, private=400)
     assert found["local.epochs"] == 20  # 320 records, ten batches
     large = chosen(tmp_path / "large", size=80, grey=False)
@@ -47,7 +53,9 @@ def test_more_records_need_fewer_epochs_and_larger_images_another_network(tmp_pa
     assert large["pretrain.flip"] is True
 
 
-def test_several_sizes_are_shrunk_to_the_smallest_and_damaged_files_do_not_matter(tmp_path: Path) -> None:
+def test_several_sizes_are_shrunk_to_the_smallest_and_damaged_files_do_not_matter(
+    tmp_path: Path,
+) -> None:
     private, public = folders(tmp_path)
     save_png(private / "ill" / "a.png", np.zeros((40, 20), np.uint8))
     (private / "well" / "b.png").write_bytes(b"no image")
@@ -60,36 +68,70 @@ def test_parts_of_a_data_set_are_written_down(tmp_path: Path) -> None:
     private, public = folders(tmp_path)
     (tmp_path / "whole").mkdir()
     private.rename(tmp_path / "whole" / "train")
-    found = {choice.key: choice.value for choice in choose_for_images(tmp_path / "whole", public, 3)}
+    found = {
+        choice.key: choice.value
+        for choice in choose_for_images(tmp_path / "whole", public, 3)
+    }
     assert found["data.options"] == {"size": 28, "mode": "L", "split": "train"}
-    save_png(tmp_path / "whole" / "test" / "ill" / "1.png", np.zeros((28, 28), np.uint8))
-    choices = {choice.key: choice for choice in choose_for_images(tmp_path / "whole", public, 3)}
-    assert choices["data.options"].value == {"size": 28, "mode": "L", "split": "train", "test": "test"}
+    save_png(
+        tmp_path / "whole" / "test" / "ill" / "1.png", np.zeros((28, 28), np.uint8)
+    )
+    choices = {
+        choice.key: choice
+        for choice in choose_for_images(tmp_path / "whole", public, 3)
+    }
+    assert choices["data.options"].value == {
+        "size": 28,
+        "mode": "L",
+        "split": "train",
+        "test": "test",
+    }
     assert choices["aux.options"].value == {"size": 28, "mode": "L"}
     assert "tested on those in test" in choices["data.path"].why
-    save_png(tmp_path / "whole" / "car" / "1.png", np.zeros((28, 28), np.uint8))  # so train may be a class, too
-    found = {choice.key: choice.value for choice in choose_for_images(tmp_path / "whole", public, 3)}
+    # so train may be a class, too
+    save_png(tmp_path / "whole" / "car" / "1.png", np.zeros((28, 28), np.uint8))
+    found = {
+        choice.key: choice.value
+        for choice in choose_for_images(tmp_path / "whole", public, 3)
+    }
     assert found["data.options"] == {"size": 28, "mode": "L"}
 
 
 def test_what_cannot_be_a_start_is_named(tmp_path: Path) -> None:
     private, public = folders(tmp_path)
-    with pytest.raises(FileNotFoundError, match="nowhere is missing; it is part of public images"):
+    with pytest.raises(
+        FileNotFoundError, match="nowhere is missing; it is part of public images"
+    ):
         choose_for_images(private, tmp_path / "nowhere", 3)
     with pytest.raises(ValueError, match="at least two classes, not 0"):
         choose_for_images(public, public, 3)
 
 
 def test_a_published_encoder_is_chosen_for_photos_alone(tmp_path: Path) -> None:
-    photos = chosen(tmp_path / "photos", encoder="efficientnet-lite0", size=150, grey=False)
+    photos = chosen(
+        tmp_path / "photos", encoder="efficientnet-lite0", size=150, grey=False
+    )
     assert photos["prototypes"] == ["efficientnet-lite0"]
     assert photos["pretrain.epochs"] == 0
-    assert photos["data.options"] == photos["aux.options"] == {"size": 128, "mode": "RGB"}
-    small = chosen(tmp_path / "small", encoder="efficientnet-lite0", size=32, grey=False)
-    assert (small["prototypes"], small["data.options"]) == (["efficientnet-lite0"], {"size": 32, "mode": "RGB"})
-    for name, more in {"grey": {"size": 150}, "tiny": {"size": 28, "grey": False}}.items():
+    assert (
+        photos["data.options"] == photos["aux.options"] == {"size": 128, "mode": "RGB"}
+    )
+    small = chosen(
+        tmp_path / "small", encoder="efficientnet-lite0", size=32, grey=False
+    )
+    assert (small["prototypes"], small["data.options"]) == (
+        ["efficientnet-lite0"],
+        {"size": 32, "mode": "RGB"},
+    )
+    for name, more in {
+        "grey": {"size": 150},
+        "tiny": {"size": 28, "grey": False},
+    }.items():
         other = chosen(tmp_path / name, encoder="efficientnet-lite0", **more)
-        assert other == {**chosen(tmp_path / f"{name}-without", **more), **{key: other[key] for key in PATHS}}
+        assert other == {
+            **chosen(tmp_path / f"{name}-without", **more),
+            **{key: other[key] for key in PATHS},
+        }
 
 
 PATHS = ("data.path", "aux.path")
@@ -98,12 +140,29 @@ PATHS = ("data.path", "aux.path")
 def test_folders_of_sites_are_clients_of_their_own_size(tmp_path: Path) -> None:
     x = pictures(21, 8)
     for i, image in enumerate(x[:20]):
-        save_png(tmp_path / "sites" / ("rome" if i < 4 else "oslo") / ("ill" if i % 2 else "well") / f"{i}.png", image)
+        save_png(
+            tmp_path
+            / "sites"
+            / ("rome" if i < 4 else "oslo")
+            / ("ill" if i % 2 else "well")
+            / f"{i}.png",
+            image,
+        )
         save_png(tmp_path / "public" / f"{i}.png", x[20] // (i + 1))
-    assert possible_sites(tmp_path / "sites") == {"oslo": ["ill", "well"], "rome": ["ill", "well"]}
-    choices = choose_for_images(tmp_path / "sites", tmp_path / "public", 3, folders="sites")
+    assert possible_sites(tmp_path / "sites") == {
+        "oslo": ["ill", "well"],
+        "rome": ["ill", "well"],
+    }
+    choices = choose_for_images(
+        tmp_path / "sites", tmp_path / "public", 3, folders="sites"
+    )
     found = {choice.key: choice.value for choice in choices}
     assert found["data.partition"] == "folders"
     assert found["federation.sites"] == ["oslo", "rome"]
-    assert "20 images: 10 well, 10 ill" in choices[0].why or "20 images: 10 ill, 10 well" in choices[0].why
-    assert "oslo 16, rome 4 images" in next(one.why for one in choices if one.key == "data.partition")
+    assert (
+        "20 images: 10 well, 10 ill" in choices[0].why
+        or "20 images: 10 ill, 10 well" in choices[0].why
+    )
+    assert "oslo 16, rome 4 images" in next(
+        one.why for one in choices if one.key == "data.partition"
+    )

@@ -1,4 +1,6 @@
-"""Folders of images, of which one changes its own record alone; small files in the format of published data sets."""
+"""Folders of images, of which one changes its own record alone; small files in the
+format of published data sets.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,15 @@ SIZE = {"size": 4}
 def test_folder_of_classes_with_train_and_test(tmp_path):
     x = pictures(5, 6)
     for file, image in zip(
-        ("train/dog/2.png", "train/cat/9.png", "train/cat/1.PNG", "test/dog/1.png", "test/cat/1.png"), x, strict=True
+        (
+            "train/dog/2.png",
+            "train/cat/9.png",
+            "train/cat/1.PNG",
+            "test/dog/1.png",
+            "test/cat/1.png",
+        ),
+        x,
+        strict=True,
     ):
         save_png(tmp_path / file, image)
     (tmp_path / "train" / "cat" / "notes.txt").write_text("not an image")
@@ -43,7 +53,11 @@ def test_flat_folder_is_unlabelled_and_may_be_grey(tmp_path):
     for i, image in enumerate(x):
         save_png(tmp_path / "pics" / f"{i}.png", image)
     check(open_source("images", tmp_path / "pics", mode="L").train, x[..., None], None)
-    check(open_source("images", tmp_path / "pics").train, np.repeat(x[..., None], 3, axis=-1), None)
+    check(
+        open_source("images", tmp_path / "pics").train,
+        np.repeat(x[..., None], 3, axis=-1),
+        None,
+    )
 
 
 def test_images_of_different_size_need_one(tmp_path):
@@ -63,35 +77,66 @@ def test_images_of_different_size_need_one(tmp_path):
 
 
 def test_images_by_a_pattern_of_their_paths(tmp_path: Path) -> None:
-    files = ["flu/p1_a.png", "flu/p2_a.png", "cold/p1_b.png", "none/stray.png", "cold/p_b.png"]
+    files = [
+        "flu/p1_a.png",
+        "flu/p2_a.png",
+        "cold/p1_b.png",
+        "none/stray.png",
+        "cold/p_b.png",
+    ]
     write_images(tmp_path / "train", files)
     for pattern, persons in {
         r"/p([0-9]+)_": ["1", "2", "1", "", ""],
         "p[0-9]": ["p1", "p2", "p1", "", ""],
-        "^(?:flu/(p.)|cold)": ["p1", "p2", "", "", ""],  # a group that took no part in the match
+        # a group that took no part in the match
+        "^(?:flu/(p.)|cold)": ["p1", "p2", "", "", ""],
         "^[a-z]+": ["flu", "flu", "cold", "none", "cold"],
     }.items():
-        found = records(site("images", tmp_path, person=pattern, options={**SIZE, "split": "train"}))
-        assert found.persons.tolist() == groups([persons[shade] for shade in shades(found)])
+        found = records(
+            site("images", tmp_path, person=pattern, options={**SIZE, "split": "train"})
+        )
+        assert found.persons.tolist() == groups(
+            [persons[shade] for shade in shades(found)]
+        )
         simulated = open_source("images", tmp_path, person=pattern).train
-        assert simulated.persons.tolist() == groups([persons[shade] for shade in shades(simulated)])
-    with pytest.raises(ConfigError, match=r"data\.person = '\(' is not a regular expression"):
+        assert simulated.persons.tolist() == groups(
+            [persons[shade] for shade in shades(simulated)]
+        )
+    with pytest.raises(
+        ConfigError, match=r"data\.person = '\(' is not a regular expression"
+    ):
         records(site("images", tmp_path, person="(", options=SIZE))
 
 
-def test_neighbouring_folders_of_images_differ_in_one_record(tmp_path: Path, cache: Path) -> None:
+def test_neighbouring_folders_of_images_differ_in_one_record(
+    tmp_path: Path, cache: Path
+) -> None:
     files = ["cold/a.png", "flu/b.png", "flu/deep/c.png", "flu/d.png"]
     expected = {0: 1, 1: 0, 2: 0, 3: 0}
-    for other, label in (("none/d.png", 2), ("aids/d.png", -1), ("d.png", -1), ("flu.png", -1), ("flu/d.png", 0)):
+    for other, label in (
+        ("none/d.png", 2),
+        ("aids/d.png", -1),
+        ("d.png", -1),
+        ("flu.png", -1),
+        ("flu/d.png", 0),
+    ):
         folder = write_images(tmp_path / other.replace("/", "-"), [*files[:3], other])
         found = records(site("images", folder, options=SIZE))
-        assert dict(zip(shades(found), found.labels.tolist(), strict=True)) == expected | {3: label}
+        assert dict(
+            zip(shades(found), found.labels.tolist(), strict=True)
+        ) == expected | {3: label}
 
 
 def test_hidden_and_empty_folders_are_no_classes(tmp_path: Path) -> None:
     """As Jupyter and file managers leave them behind."""
     x = pictures(5, 6)
-    files = ("cat/a.png", "dog/b.png", ".ipynb_checkpoints/a-checkpoint.png", "__MACOSX/._a.png", "cat/._a.png")
+    files = (
+        "cat/a.png",
+        "dog/b.png",
+        ".ipynb_checkpoints/a-checkpoint.png",
+        "__MACOSX/._a.png",
+        "cat/._a.png",
+    )
     for file, image in zip(files, x, strict=True):
         save_png(tmp_path / file, image)
     (tmp_path / "empty" / "deep").mkdir(parents=True)
@@ -103,9 +148,15 @@ def test_hidden_and_empty_folders_are_no_classes(tmp_path: Path) -> None:
 
 
 def test_a_test_class_that_training_lacks_is_refused(tmp_path: Path) -> None:
-    for file, image in zip(("train/cat/1.png", "train/dog/1.png", "test/bird/1.png"), pictures(3, 6), strict=True):
+    for file, image in zip(
+        ("train/cat/1.png", "train/dog/1.png", "test/bird/1.png"),
+        pictures(3, 6),
+        strict=True,
+    ):
         save_png(tmp_path / file, image)
-    with pytest.raises(ValueError, match="test has the class bird, of which there is no training image"):
+    with pytest.raises(
+        ValueError, match="test has the class bird, of which there is no training image"
+    ):
         open_source("images", tmp_path)
     (tmp_path / "test" / "bird" / "1.png").rename(tmp_path / "test" / "bird" / "1.txt")
     save_png(tmp_path / "test" / "dog" / "1.png", pictures(1, 6)[0])
@@ -135,7 +186,9 @@ def test_a_damaged_image_is_left_out_and_named(tmp_path: Path) -> None:
         assert len(set(corpus.train.persons.tolist())) == 29
         assert "2 images could not be read and are left out" in corpus.notes[0]
         assert "train/0/04.png" in corpus.notes[0]
-    with pytest.raises(ValueError, match=r"04.png cannot be read as an image .* take it out"):
+    with pytest.raises(
+        ValueError, match=r"04.png cannot be read as an image .* take it out"
+    ):
         open_source("images", folder, strict=True)
 
 
@@ -147,22 +200,32 @@ def test_a_folder_of_damaged_images_is_refused(tmp_path: Path) -> None:
         open_source("images", folder)
 
 
-def test_at_a_site_a_damaged_image_stays_a_record_without_a_class(tmp_path: Path, cache: Path) -> None:
+def test_at_a_site_a_damaged_image_stays_a_record_without_a_class(
+    tmp_path: Path, cache: Path
+) -> None:
     """How many records there are must not depend on what is in them."""
     folder = write_images(tmp_path / "own", ["cold/a.png", "flu/b.png", "flu/c.png"])
     (folder / "flu" / "b.png").write_bytes(b"no image")
     found = records(site("images", folder, options={"size": 4, "mode": "L"}))
     assert found.labels.tolist() == [1, -1, 0]
     assert shades(found) == [0, 0, 2]
-    assert shades(records(site("images", folder, options={"size": 4, "mode": "L"}))) == [0, 0, 2]  # from the cache
+    # from the cache
+    assert shades(
+        records(site("images", folder, options={"size": 4, "mode": "L"}))
+    ) == [0, 0, 2]
 
 
-@pytest.mark.parametrize("options", [{}, {"size": 0}, {"size": "4"}, {"size": 4, "mode": "F"}])
-def test_a_sites_images_need_a_size_whatever_they_are(tmp_path: Path, options: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"size": 0}, {"size": "4"}, {"size": 4, "mode": "F"}]
+)
+def test_a_sites_images_need_a_size_whatever_they_are(
+    tmp_path: Path, options: dict[str, object]
+) -> None:
     for number, files in enumerate((["cold/a.png"], ["cold/a.png", "flu/b.png"])):
         folder = write_images(tmp_path / str(number), files)
         with pytest.raises(
-            ConfigError, match=r"options = \{size = 32\}|mode = 'F' must be one of L, RGB, RGBA"
+            ConfigError,
+            match=r"options = \{size = 32\}|mode = 'F' must be one of L, RGB, RGBA",
         ) as told:
             records(site("images", folder, options=options))
         assert told.value.code == Exit.SETTINGS
@@ -174,7 +237,10 @@ def test_all_files_of_a_site_may_be_damaged(tmp_path: Path) -> None:
         file.write_bytes(b"no image")
     data = site("images", folder, options=SIZE).data
     for strict in (False, True):
-        assert read_private(replace(data, strict=strict), CLASSES).labels.tolist() == [0] + [-1] * 8
+        assert (
+            read_private(replace(data, strict=strict), CLASSES).labels.tolist()
+            == [0] + [-1] * 8
+        )
 
 
 # Parts of a data set
@@ -190,19 +256,37 @@ def layout(folder: Path, *files: str) -> Path:
 def test_at_a_site_no_folder_is_taken_for_a_part(tmp_path: Path, name: str) -> None:
     folder = layout(tmp_path / "own", "cold/a.png", "flu/b.png", f"{name}/c.png")
     assert records(site("images", folder, options=SIZE)).labels.tolist() == [1, 0, -1]
-    assert records(site("images", folder, ("flu", "cold", name), options=SIZE)).labels.tolist() == [1, 0, 2]
+    assert records(
+        site("images", folder, ("flu", "cold", name), options=SIZE)
+    ).labels.tolist() == [1, 0, 2]
     alone = layout(tmp_path / "alone", f"{name}/cold/a.png", f"{name}/flu/b.png")
     assert records(site("images", alone, options=SIZE)).labels.tolist() == [-1, -1]
-    assert records(site("images", alone, options={**SIZE, "split": name})).labels.tolist() == [1, 0]
-    with pytest.raises(ConfigError, match=r"there is no folder .*nowhere: correct split and test in data\.options"):
+    assert records(
+        site("images", alone, options={**SIZE, "split": name})
+    ).labels.tolist() == [1, 0]
+    with pytest.raises(
+        ConfigError,
+        match=r"there is no folder .*nowhere: correct split and test in data\.options",
+    ):
         records(site("images", alone, options={**SIZE, "split": "nowhere"}))
 
 
 def test_a_simulation_finds_parts_where_they_can_be_no_classes(tmp_path: Path) -> None:
-    both = layout(tmp_path / "both", "train/cat/a.png", "train/dog/b.png", "test/cat/c.png", "val/dog/d.png")
+    both = layout(
+        tmp_path / "both",
+        "train/cat/a.png",
+        "train/dog/b.png",
+        "test/cat/c.png",
+        "val/dog/d.png",
+    )
     (both / "notes").mkdir()
     found = open_source("images", both)
-    assert (found.classes, len(found.train), found.test and len(found.test), found.notes) == (("cat", "dog"), 2, 1, ())
+    assert (
+        found.classes,
+        len(found.train),
+        found.test and len(found.test),
+        found.notes,
+    ) == (("cat", "dog"), 2, 1, ())
     trains = layout(tmp_path / "trains", "train/a.png", "car/b.png")
     found = open_source("images", trains)
     assert (found.classes, found.test) == (("car", "train"), None)
@@ -211,7 +295,9 @@ def test_a_simulation_finds_parts_where_they_can_be_no_classes(tmp_path: Path) -
 
 
 def test_parts_are_named_by_settings(tmp_path: Path) -> None:
-    folder = layout(tmp_path / "own", "a/cat/1.png", "a/dog/2.png", "b/dog/3.png", "extra/4.png")
+    folder = layout(
+        tmp_path / "own", "a/cat/1.png", "a/dog/2.png", "b/dog/3.png", "extra/4.png"
+    )
     found = open_source("images", folder, split="a", test="b")
     assert found.classes == ("cat", "dog")
     assert found.test is not None
@@ -231,27 +317,44 @@ def hospitals(folder: Path) -> Path:
 
 def test_folders_that_may_be_sites_are_never_taken_for_classes(tmp_path: Path) -> None:
     folder = hospitals(tmp_path / "sites")
-    with pytest.raises(ConfigError, match=r'are berlin, paris sites or classes\? .* ill, normal.*"folders".*"berlin"'):
+    with pytest.raises(
+        ConfigError,
+        match=r'are berlin, paris sites or classes\? .* ill, normal.*"folders".*"berlin"',
+    ):
         open_source("images", folder)
-    assert open_source("images", folder, folders="classes").classes == ("berlin", "paris")
+    assert open_source("images", folder, folders="classes").classes == (
+        "berlin",
+        "paris",
+    )
     uneven = layout(
-        tmp_path / "uneven", "berlin/normal/1.png", "paris/ill/2.png", "rome/ill/3.png", "rome/normal/4.png"
+        tmp_path / "uneven",
+        "berlin/normal/1.png",
+        "paris/ill/2.png",
+        "rome/ill/3.png",
+        "rome/normal/4.png",
     )
     with pytest.raises(ConfigError, match="sites or classes"):
         open_source("images", uneven)
 
 
 def test_folders_within_classes_are_no_sites(tmp_path: Path) -> None:
-    patients = layout(tmp_path / "patients", "ill/ann/1.png", "ill/bob/2.png", "normal/cleo/3.png")
+    patients = layout(
+        tmp_path / "patients", "ill/ann/1.png", "ill/bob/2.png", "normal/cleo/3.png"
+    )
     assert open_source("images", patients).classes == ("ill", "normal")
     published = layout(tmp_path / "published", "cat/images/1.png", "dog/images/2.png")
     assert open_source("images", published).classes == ("cat", "dog")
-    mixed = layout(tmp_path / "mixed", "cat/1.png", "dog/a/2.png", "horse/a/3.png", "horse/b/4.png")
+    mixed = layout(
+        tmp_path / "mixed", "cat/1.png", "dog/a/2.png", "horse/a/3.png", "horse/b/4.png"
+    )
     assert open_source("images", mixed).classes == ("cat", "dog", "horse")
 
 
 def test_each_folder_of_a_site_is_a_client(tmp_path: Path) -> None:
-    folder, public = hospitals(tmp_path / "sites"), layout(tmp_path / "public", "a/x/1.png", "b/x/2.png", "b/y/3.png")
+    folder, public = (
+        hospitals(tmp_path / "sites"),
+        layout(tmp_path / "public", "a/x/1.png", "b/x/2.png", "b/y/3.png"),
+    )
     table = {
         "data": {"source": "images", "path": str(folder), "partition": "folders"},
         "aux": {"source": "images", "path": str(public)},
@@ -263,18 +366,40 @@ def test_each_folder_of_a_site_is_a_client(tmp_path: Path) -> None:
     assert len(data.test) + sum(map(len, data.parts)) == 30
     assert len(data.parts[0]) > len(data.parts[1])
     assert data.counts()[1].sum() <= 10
-    with pytest.raises(ConfigError, match=r'sites = \["berlin", "paris"\] into \[federation\]'):
-        open_data(Config.from_dict({**table, "federation": {"sites": ["berlin", "rome"]}}))
+    with pytest.raises(
+        ConfigError, match=r'sites = \["berlin", "paris"\] into \[federation\]'
+    ):
+        open_data(
+            Config.from_dict({**table, "federation": {"sites": ["berlin", "rome"]}})
+        )
     with pytest.raises(ConfigError, match=r"needs federation\.sites"):
         Config.from_dict({**table, "federation": {}})
-    with pytest.raises(ConfigError, match=r"is for data\.source = 'images', not 'digits'"):
-        open_data(Config.from_dict({"data": {"partition": "folders"}, "federation": {"sites": ["berlin", "rome"]}}))
+    with pytest.raises(
+        ConfigError, match=r"is for data\.source = 'images', not 'digits'"
+    ):
+        open_data(
+            Config.from_dict(
+                {
+                    "data": {"partition": "folders"},
+                    "federation": {"sites": ["berlin", "rome"]},
+                }
+            )
+        )
 
 
 def test_the_test_part_of_sites_has_sites_or_classes(tmp_path: Path) -> None:
-    parts = ["train/berlin/ill/1.png", "train/rome/ill/2.png", "train/rome/normal/3.png"]
-    for name, tests in (("a", ["test/rome/ill/4.png", "test/rome/normal/5.png"]), ("b", ["test/normal/4.png"])):
-        found = open_source("images", layout(tmp_path / name, *parts, *tests), sites=("rome", "berlin"))
+    parts = [
+        "train/berlin/ill/1.png",
+        "train/rome/ill/2.png",
+        "train/rome/normal/3.png",
+    ]
+    for name, tests in (
+        ("a", ["test/rome/ill/4.png", "test/rome/normal/5.png"]),
+        ("b", ["test/normal/4.png"]),
+    ):
+        found = open_source(
+            "images", layout(tmp_path / name, *parts, *tests), sites=("rome", "berlin")
+        )
         assert found.site is not None
         assert found.site.tolist() == [0, 0, 1]
         assert found.train.labels.tolist() == [0, 1, 0]
@@ -285,8 +410,12 @@ def test_the_test_part_of_sites_has_sites_or_classes(tmp_path: Path) -> None:
 # What a file may be
 
 
-def test_formats_do_not_depend_on_files_that_were_seen_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is WebP to one decoder of Pillow's and PhotoCD to another: which is asked first, others decide."""
+def test_formats_do_not_depend_on_files_that_were_seen_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is WebP to one decoder of Pillow's and PhotoCD to another: which is
+    asked first, others decide.
+    """
     stream = io.BytesIO()
     Image.fromarray(np.full((8, 8, 3), 7, np.uint8)).save(stream, "WEBP", lossless=True)
     webp = stream.getvalue()
@@ -294,20 +423,28 @@ def test_formats_do_not_depend_on_files_that_were_seen_before(tmp_path: Path, mo
     body = padding + b"PCD_" + bytes(2044) + b"\x55" * (96 * 2048 + 768 * 512 * 3 // 2)
     both = webp[12:] + b"JUNK" + struct.pack("<I", len(body)) + body
     (tmp_path / "own" / "flu").mkdir(parents=True)
-    (tmp_path / "own" / "flu" / "a.jpg").write_bytes(b"RIFF" + struct.pack("<I", 4 + len(both)) + b"WEBP" + both)
+    (tmp_path / "own" / "flu" / "a.jpg").write_bytes(
+        b"RIFF" + struct.pack("<I", 4 + len(both)) + b"WEBP" + both
+    )
     Image.init()
     seen = []
     for number, first in enumerate(("WEBP", "PCD")):
-        monkeypatch.setattr(Image, "ID", [first, *(name for name in Image.ID if name != first)])
+        monkeypatch.setattr(
+            Image, "ID", [first, *(name for name in Image.ID if name != first)]
+        )
         monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / f"cache{number}"))
         own = read_private(site("images", tmp_path / "own", options=SIZE).data, CLASSES)
-        seen.append((shades(own), shades(open_source("images", tmp_path / "own", size=4).train)))
+        seen.append(
+            (shades(own), shades(open_source("images", tmp_path / "own", size=4).train))
+        )
     (one, simulated), (other, otherwise) = seen
     assert one == other == [7]
     assert simulated != otherwise  # the attack works where formats are found
 
 
-def test_an_image_that_is_exchanged_is_noticed_by_more_than_its_time(tmp_path: Path) -> None:
+def test_an_image_that_is_exchanged_is_noticed_by_more_than_its_time(
+    tmp_path: Path,
+) -> None:
     folder = write_images(tmp_path / "own", ["flu/a.png", "flu/b.png"])
     first, second = folder / "flu" / "a.png", folder / "flu" / "b.png"
     os.utime(second, ns=(1, 1))
@@ -334,10 +471,26 @@ def test_cifar10(tmp_path, version, inside):
             }
             dump_python2(content, folder / name)
         else:
-            np.hstack([y[rows, None].astype(np.uint8), planes(x[rows])]).tofile(folder / f"{name}.bin")
-    kinds = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+            np.hstack([y[rows, None].astype(np.uint8), planes(x[rows])]).tofile(
+                folder / f"{name}.bin"
+            )
+    kinds = [
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ]
     if version == "py":
-        dump_python2({b"label_names": [kind.encode() for kind in kinds], b"num_vis": 3072}, folder / "batches.meta")
+        dump_python2(
+            {b"label_names": [kind.encode() for kind in kinds], b"num_vis": 3072},
+            folder / "batches.meta",
+        )
     else:
         (folder / "batches.meta.txt").write_text("\n".join(kinds) + "\n\n")
     corpus = open_source("cifar10", folder if inside else tmp_path)
@@ -352,7 +505,10 @@ def test_cifar100(tmp_path, version, labels):
     folder = tmp_path / f"cifar-100-{version}"
     folder.mkdir()
     x, fine, coarse = pictures(9), np.arange(9) + 90, np.arange(9) + 10
-    names = {"fine": [f"f{i}" for i in range(100)], "coarse": [f"c{i}" for i in range(20)]}
+    names = {
+        "fine": [f"f{i}" for i in range(100)],
+        "coarse": [f"c{i}" for i in range(20)],
+    }
     for name, rows in (("train", slice(0, 6)), ("test", slice(6, 9))):
         if version == "python":
             content = {
@@ -365,7 +521,13 @@ def test_cifar100(tmp_path, version, labels):
             both = np.stack([coarse[rows], fine[rows]], axis=1).astype(np.uint8)
             np.hstack([both, planes(x[rows])]).tofile(folder / f"{name}.bin")
     if version == "python":
-        dump_python2({f"{k}_label_names".encode(): [n.encode() for n in v] for k, v in names.items()}, folder / "meta")
+        dump_python2(
+            {
+                f"{k}_label_names".encode(): [n.encode() for n in v]
+                for k, v in names.items()
+            },
+            folder / "meta",
+        )
     else:
         for kind, words in names.items():
             (folder / f"{kind}_label_names.txt").write_text("\n".join(words))
@@ -382,9 +544,14 @@ def test_cifar100(tmp_path, version, labels):
 def stl(tmp_path):
     folder = tmp_path / "stl10_binary"
     folder.mkdir()
-    x = {"train": pictures(4, 96), "test": pictures(2, 96), "unlabeled": pictures(3, 96)}
+    x = {
+        "train": pictures(4, 96),
+        "test": pictures(2, 96),
+        "unlabeled": pictures(3, 96),
+    }
     for name, images in x.items():
-        images.transpose(0, 3, 2, 1).tofile(folder / f"{name}_X.bin")  # channels, columns, rows
+        # channels, columns, rows
+        images.transpose(0, 3, 2, 1).tofile(folder / f"{name}_X.bin")
     np.array([1, 10, 2, 3], dtype=np.uint8).tofile(folder / "train_y.bin")
     np.array([10, 1], dtype=np.uint8).tofile(folder / "test_y.bin")
     (folder / "class_names.txt").write_text("airplane\nbird\n")
@@ -414,8 +581,14 @@ def test_stl10_reduced_is_the_mean_of_each_3x3(stl, tmp_path):
 
 def test_svhn(tmp_path):
     x = pictures(7)
-    for name, rows, labels in (("train", slice(0, 4), [10, 1, 9, 10]), ("test", slice(4, 7), [2, 10, 3])):
-        savemat(tmp_path / f"{name}_32x32.mat", {"X": x[rows].transpose(1, 2, 3, 0), "y": np.array(labels)[:, None]})
+    for name, rows, labels in (
+        ("train", slice(0, 4), [10, 1, 9, 10]),
+        ("test", slice(4, 7), [2, 10, 3]),
+    ):
+        savemat(
+            tmp_path / f"{name}_32x32.mat",
+            {"X": x[rows].transpose(1, 2, 3, 0), "y": np.array(labels)[:, None]},
+        )
     corpus = open_source("svhn", tmp_path)
     check(corpus.train, x[:4], [0, 1, 9, 0])
     check(corpus.test, x[4:], [2, 0, 3])
@@ -425,12 +598,21 @@ def test_svhn(tmp_path):
 @pytest.fixture
 def downsampled(tmp_path):
     x, y = pictures(9, 16), np.array([1, 1000, 3, 3, 2, 1, 1000, 1000, 3])
-    files = {"train_data_batch_1": slice(0, 2), "train_data_batch_2": slice(2, 4), "train_data_batch_10": slice(4, 7)}
+    files = {
+        "train_data_batch_1": slice(0, 2),
+        "train_data_batch_2": slice(2, 4),
+        "train_data_batch_10": slice(4, 7),
+    }
     for name, rows in (files | {"val_data": slice(7, 9)}).items():
-        content = {"data": planes(x[rows]), "labels": y[rows].tolist(), "mean": np.zeros(768)}
+        content = {
+            "data": planes(x[rows]),
+            "labels": y[rows].tolist(),
+            "mean": np.zeros(768),
+        }
         (tmp_path / name).write_bytes(pickle.dumps(content, protocol=4))
     (tmp_path / "map_clsloc.txt").write_text(
-        "n02119789 1 kit_fox\nn02100735 2 setter\nn02110185 3 husky\nn15075141 1000 tissue\n"
+        "n02119789 1 kit_fox\nn02100735 2 setter\nn02110185 3 husky\nn15075141 1000 "
+        "tissue\n"
     )
     return x, y
 
@@ -444,7 +626,9 @@ def test_imagenet32_whole_in_the_order_of_the_batches(downsampled, tmp_path):
     assert corpus.classes[:4] == ("kit_fox", "setter", "husky", "4")
 
 
-@pytest.mark.parametrize("choice", [{"classes": (3, 1000)}, {"wnids": ["n02110185", "n15075141"]}])
+@pytest.mark.parametrize(
+    "choice", [{"classes": (3, 1000)}, {"wnids": ["n02110185", "n15075141"]}]
+)
 def test_imagenet32_subset(downsampled, tmp_path, choice):
     x, _ = downsampled
     corpus = open_source("imagenet32", tmp_path, **choice)
@@ -488,7 +672,11 @@ def save_jpeg(file, x):
 
 def test_tinyimagenet(tiny, tmp_path):
     corpus = open_source("tinyimagenet", tmp_path)
-    check(corpus.train, [tiny[f"n0{k}_{i}"] for k in (1, 2, 3) for i in (0, 1)], [0, 0, 1, 1, 2, 2])
+    check(
+        corpus.train,
+        [tiny[f"n0{k}_{i}"] for k in (1, 2, 3) for i in (0, 1)],
+        [0, 0, 1, 1, 2, 2],
+    )
     check(corpus.test, [tiny[f"val_{i}"] for i in range(3)], [2, 1, 0])
     assert corpus.classes == ("goldfish, Carassius", "n02", "newt")
 
@@ -496,7 +684,9 @@ def test_tinyimagenet(tiny, tmp_path):
 def test_tinyimagenet_subset_and_size(tiny, tmp_path):
     corpus = open_source("tinyimagenet", tmp_path, wnids=["n03", "n01"], size=32)
     mean = (
-        np.stack([tiny[name] for name in ("n03_0", "n03_1", "n01_0", "n01_1")]).reshape(4, 32, 2, 32, 2, 3).mean((2, 4))
+        np.stack([tiny[name] for name in ("n03_0", "n03_1", "n01_0", "n01_1")])
+        .reshape(4, 32, 2, 32, 2, 3)
+        .mean((2, 4))
     )
     assert np.abs(corpus.train.gather() - mean).max() <= 1
     assert corpus.train.labels.tolist() == [0, 0, 1, 1]

@@ -1,4 +1,6 @@
-"""The class of one label, whatever its type; whose a record is; classes that were declared beforehand."""
+"""The class of one label, whatever its type; whose a record is; classes that were
+declared beforehand.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import Exit
 from fedaux.data.arrays import persons_from_array
 from fedaux.data.federated import class_names, open_private
-from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, named_by_numbers, relabel, to_name
+from fedaux.data.labels import (
+    DeclaredClasses,
+    factorize,
+    name_or_nobody,
+    named_by_numbers,
+    relabel,
+    to_name,
+)
 from fedaux.data.records import Corpus, Records, RecordsError
 from helpers.own_records import CLASSES, groups, site
 
@@ -37,12 +46,22 @@ def test_a_text_is_a_name_and_a_number_a_place(value: Any, label: int) -> None:
 
 
 def test_truths_are_names_where_they_are_declared() -> None:
-    assert [DeclaredClasses.of(("True", "False")).label(value) for value in (True, False, "True", 1)] == [0, 1, 0, 1]
+    assert [
+        DeclaredClasses.of(("True", "False")).label(value)
+        for value in (True, False, "True", 1)
+    ] == [0, 1, 0, 1]
 
 
 def test_numbers_may_have_names_of_their_own() -> None:
     classes = DeclaredClasses.of(("flu", "cold"), ("none", "cold", "flu"))
-    assert [classes.label(value) for value in (0, 1, 2, 3, "flu", "none")] == [-1, 1, 0, -1, 0, -1]
+    assert [classes.label(value) for value in (0, 1, 2, 3, "flu", "none")] == [
+        -1,
+        1,
+        0,
+        -1,
+        0,
+        -1,
+    ]
 
 
 def test_a_name_of_digits_is_found_in_a_column_of_floats() -> None:
@@ -63,9 +82,20 @@ def test_in_an_array_a_number_is_one_in_every_type(value: Any, label: int) -> No
 
 @pytest.mark.parametrize(
     ("value", "name"),
-    [(3, "3"), (3.0, "3"), ("3", "3"), (2.5, "2.5"), (float("nan"), None), (None, None), ("", ""), (True, "True")],
+    [
+        (3, "3"),
+        (3.0, "3"),
+        ("3", "3"),
+        (2.5, "2.5"),
+        (float("nan"), None),
+        (None, None),
+        ("", ""),
+        (True, "True"),
+    ],
 )
-def test_a_name_is_the_same_however_a_table_stores_it(value: object, name: str | None) -> None:
+def test_a_name_is_the_same_however_a_table_stores_it(
+    value: object, name: str | None
+) -> None:
     assert to_name(value) == name
 
 
@@ -87,17 +117,36 @@ def test_who_belongs_together_does_not_depend_on_another_record(
     names: list[str], other: str, data: st.DataObject
 ) -> None:
     place = data.draw(st.integers(0, len(names) - 1))
-    before, after = factorize(names), factorize([*names[:place], other, *names[place + 1 :]])
+    before, after = (
+        factorize(names),
+        factorize([*names[:place], other, *names[place + 1 :]]),
+    )
     kept = np.delete(np.arange(len(names)), place)
-    assert ((before[kept, None] == before[kept]) == (after[kept, None] == after[kept])).all()
+    assert (
+        (before[kept, None] == before[kept]) == (after[kept, None] == after[kept])
+    ).all()
 
 
 def test_one_person_in_an_array_of_texts(tmp_path: Path) -> None:
-    np.save(tmp_path / "who.npy", np.array(["7", "7.0", "7.00", "-7.0", "-7", "7.5", "ann.0", "07.0"]))
-    assert persons_from_array(tmp_path / "who.npy", 8).tolist() == [0, 0, 0, 1, 1, 2, 3, 4]
+    np.save(
+        tmp_path / "who.npy",
+        np.array(["7", "7.0", "7.00", "-7.0", "-7", "7.5", "ann.0", "07.0"]),
+    )
+    assert persons_from_array(tmp_path / "who.npy", 8).tolist() == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
-def test_the_file_is_in_the_folder_of_the_data_or_beside_the_file_of_each_client(tmp_path: Path) -> None:
+def test_the_file_is_in_the_folder_of_the_data_or_beside_the_file_of_each_client(
+    tmp_path: Path,
+) -> None:
     for client in ("a", "b"):
         (tmp_path / client).mkdir()
         (tmp_path / client / "classes.txt").write_text(f"one\nof {client}")
@@ -108,15 +157,22 @@ def test_the_file_is_in_the_folder_of_the_data_or_beside_the_file_of_each_client
 def test_who_has_declared_nothing_is_told_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as told:
         class_names(site("csv", tmp_path / "{client}" / "records.csv", ()), "a")
-    assert 'write their names into [data], classes = ["first", "second", ...]' in str(told.value)
+    assert 'write their names into [data], classes = ["first", "second", ...]' in str(
+        told.value
+    )
     assert f"or one a line into {tmp_path / 'a' / 'classes.txt'}" in str(told.value)
     assert told.value.code == Exit.SETTINGS
     with pytest.raises(ConfigError, match=r"at every site\.$"):
         open_private(site("digits", classes=()), "a")
 
 
-@pytest.mark.parametrize(("text", "reason"), [("", "one class a line"), ("a\n\nb", "empty line"), ("a\na", "differ")])
-def test_a_file_that_declares_nothing_sensible(tmp_path: Path, text: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("", "one class a line"), ("a\n\nb", "empty line"), ("a\na", "differ")],
+)
+def test_a_file_that_declares_nothing_sensible(
+    tmp_path: Path, text: str, reason: str
+) -> None:
     (tmp_path / "classes.txt").write_text(text)
     with pytest.raises(ConfigError, match=reason):
         class_names(site("npy", tmp_path, ()), "a")
@@ -126,13 +182,20 @@ def test_declaring_what_a_corpus_says_itself_changes_nothing() -> None:
     y = np.array([2, 0, 1])
     corpus = Corpus(Records(np.zeros((3, 1)), y), Records(np.zeros((3, 1))), CLASSES)
     found = relabel(corpus, CLASSES)
-    assert (found.train.labels.tolist(), found.test and found.test.y, found.classes) == ([2, 0, 1], None, CLASSES)
+    assert (
+        found.train.labels.tolist(),
+        found.test and found.test.y,
+        found.classes,
+    ) == ([2, 0, 1], None, CLASSES)
     assert relabel(corpus, ("none", "flu")).train.labels.tolist() == [0, 1, -1]
 
 
 def test_labels_without_names_are_the_classes_that_training_has() -> None:
     """Labels from 1 on made a class 0 that nobody has."""
-    corpus = Corpus(Records(np.zeros((3, 1)), np.array([1, 2, 4])), Records(np.zeros((2, 1)), np.array([4, 1])))
+    corpus = Corpus(
+        Records(np.zeros((3, 1)), np.array([1, 2, 4])),
+        Records(np.zeros((2, 1)), np.array([4, 1])),
+    )
     found = named_by_numbers(corpus)
     assert (found.classes, found.train.labels.tolist()) == (("1", "2", "4"), [0, 1, 2])
     assert found.test is not None
@@ -142,5 +205,8 @@ def test_labels_without_names_are_the_classes_that_training_has() -> None:
     assert named_by_numbers(plain).classes == ("0", "1")
     assert named_by_numbers(plain).notes == ()
     assert named_by_numbers(named_by_numbers(plain)).classes == ("0", "1")
-    with pytest.raises(RecordsError, match="the test records have the label 3, which no training record has"):
+    with pytest.raises(
+        RecordsError,
+        match="the test records have the label 3, which no training record has",
+    ):
         named_by_numbers(Corpus(corpus.train, Records(np.zeros((1, 1)), np.array([3]))))

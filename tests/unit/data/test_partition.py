@@ -1,4 +1,6 @@
-"""Splits over clients with exact margins, of auxiliary data in two disjoint parts, and into batches."""
+"""Splits over clients with exact margins, of auxiliary data in two disjoint parts, and
+into batches.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +60,22 @@ def test_any_labels_any_clients_any_alpha(labels, clients, alpha, seed):
 
 
 @settings(deadline=None, max_examples=100)
-@given(n=st.integers(1, 12), c=st.integers(1, 7), scale=st.floats(0.3, 30), seed=st.integers(0, 2**32))
+@given(
+    n=st.integers(1, 12),
+    c=st.integers(1, 7),
+    scale=st.floats(0.3, 30),
+    seed=st.integers(0, 2**32),
+)
 def test_rounding_is_the_nearest_table_by_linear_programming(n, c, scale, seed):
-    """Oracle: the same transport problem solved by HiGHS has the same value, and no cell moves by a whole record."""
+    """Oracle: the same transport problem solved by HiGHS has the same value, and no
+    cell moves by a whole record.
+    """
     rng = np.random.default_rng(seed)
     whole = rng.integers(0, 5, (n, c)) + 1
     rows, columns = whole.sum(1), whole.sum(0)
     table = sinkhorn(rng.normal(size=(n, c)) * scale / 10, rows, columns, steps=10_000)
-    for _ in range(3000):  # to float precision, so that the oracle has no other correction to make
+    # to float precision, so that the oracle has no other correction to make
+    for _ in range(3000):
         table *= (rows / table.sum(1))[:, None]
         table *= columns / table.sum(0)
     rounded = round_to_margins(table, rows, columns)
@@ -77,8 +87,15 @@ def test_rounding_is_the_nearest_table_by_linear_programming(n, c, scale, seed):
     margins = np.concatenate([rows - floor.sum(1), columns - floor.sum(0)])
     by_row = sparse.kron(sparse.eye_array(n), np.ones((1, c)))
     by_column = sparse.kron(np.ones((1, n)), sparse.eye_array(c))
-    best = linprog(-(table - floor).ravel(), A_eq=sparse.vstack([by_row, by_column]), b_eq=margins, bounds=(0, 1))
-    assert ((table - floor) * (rounded - floor)).sum() == pytest.approx(-best.fun, abs=1e-6)
+    best = linprog(
+        -(table - floor).ravel(),
+        A_eq=sparse.vstack([by_row, by_column]),
+        b_eq=margins,
+        bounds=(0, 1),
+    )
+    assert ((table - floor) * (rounded - floor)).sum() == pytest.approx(
+        -best.fun, abs=1e-6
+    )
 
 
 def test_rounding_mends_margins_that_are_far_off():
@@ -107,23 +124,36 @@ def test_sinkhorn_agrees_with_plain_scaling_and_meets_the_margins():
 
 
 def test_a_draw_far_below_the_smallest_float_still_counts():
-    scaled = sinkhorn(np.array([[-5000.0, -9000.0], [-9000.0, -5000.0]]), np.array([3, 5]), np.array([3, 5]))
+    scaled = sinkhorn(
+        np.array([[-5000.0, -9000.0], [-9000.0, -5000.0]]),
+        np.array([3, 5]),
+        np.array([3, 5]),
+    )
     np.testing.assert_allclose(scaled, [[3, 0], [0, 5]], atol=0.1)
 
 
 def test_small_alpha_gives_one_class_and_large_alpha_gives_all():
     def largest_share(alpha):
-        counts = class_counts(LABELS, dirichlet(LABELS, 100, alpha, np.random.default_rng(1)), 10)
+        counts = class_counts(
+            LABELS, dirichlet(LABELS, 100, alpha, np.random.default_rng(1)), 10
+        )
         return counts.max(1).mean() / 500
 
     assert largest_share(0.01) > 0.9
-    assert largest_share(0.01) > largest_share(0.16) > largest_share(1) > largest_share(100)
+    assert (
+        largest_share(0.01)
+        > largest_share(0.16)
+        > largest_share(1)
+        > largest_share(100)
+    )
     assert largest_share(100) < 0.13
 
 
 def test_unequal_classes_keep_their_totals_and_missing_ones_do_no_harm():
     labels = np.repeat([0, 3, 7], [900, 90, 11])
-    counts = class_counts(labels, dirichlet(labels, 7, 0.1, np.random.default_rng(0)), 10)
+    counts = class_counts(
+        labels, dirichlet(labels, 7, 0.1, np.random.default_rng(0)), 10
+    )
     assert counts.sum(0).tolist() == [900, 0, 0, 90, 0, 0, 0, 11, 0, 0]
     assert sorted(counts.sum(1)) == [143] * 7
 
@@ -134,7 +164,9 @@ def test_the_generator_decides_the_split(kind):
         return partition(LABELS, kind, 20, 0.5, 2, np.random.default_rng(seed))
 
     assert all(np.array_equal(a, b) for a, b in zip(split(1), split(1), strict=True))
-    assert not all(np.array_equal(a, b) for a, b in zip(split(1), split(2), strict=True))
+    assert not all(
+        np.array_equal(a, b) for a, b in zip(split(1), split(2), strict=True)
+    )
     assert cover(split(1), 50_000)
     assert all(part.dtype == np.int64 for part in split(1))
 
@@ -167,7 +199,9 @@ def test_shards_of_one_class_are_not_cut_in_file_order():
 )
 def test_errors_say_what_to_do(kind, clients, alpha, per_client, message):
     with pytest.raises(ValueError, match=message):
-        partition(np.arange(10), kind, clients, alpha, per_client, np.random.default_rng(0))
+        partition(
+            np.arange(10), kind, clients, alpha, per_client, np.random.default_rng(0)
+        )
 
 
 def test_a_fifth_is_negatives_and_nothing_is_lost():
@@ -196,15 +230,21 @@ def test_disjoint_or_refused(size, share, seed):
         ([1], [], "1 negatives and 0 records"),
     ],
 )
-def test_overlap_empty_halves_and_strange_shares_are_refused(negatives, distill, message):
+def test_overlap_empty_halves_and_strange_shares_are_refused(
+    negatives, distill, message
+):
     with pytest.raises(ValueError, match="between 0 and 1"):
         AuxSplit.draw(100, 20, np.random.default_rng(0))
     with pytest.raises(ValueError, match=message):
         AuxSplit(np.array(negatives, dtype=np.int64), np.array(distill, dtype=np.int64))
 
 
-@pytest.mark.parametrize(("size", "batch"), [(10, 3), (9, 4), (5, 5), (1, 4), (33, 32), (64, 32), (3, 1)])
-def test_batches_cover_everything_once_and_none_has_one_row(size: int, batch: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "batch"), [(10, 3), (9, 4), (5, 5), (1, 4), (33, 32), (64, 32), (3, 1)]
+)
+def test_batches_cover_everything_once_and_none_has_one_row(
+    size: int, batch: int
+) -> None:
     epoch = list(batches(size, batch, torch.Generator().manual_seed(0)))
     assert sorted(np.concatenate(epoch)) == list(range(size))
     assert size == 1 or batch == 1 or min(map(len, epoch)) > 1

@@ -1,4 +1,6 @@
-"""Views of records that share one array; what a model takes, in words and as a check of what it is given."""
+"""Views of records that share one array; what a model takes, in words and as a check of
+what it is given.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from fedaux.data.records import Records, RecordsError, RecordSpec, to_tensor
 
 @pytest.fixture
 def mapped(tmp_path):
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 256, (50, 4, 6, 3), dtype=np.uint8))
+    np.save(
+        tmp_path / "x.npy",
+        np.random.default_rng(0).integers(0, 256, (50, 4, 6, 3), dtype=np.uint8),
+    )
     return Records(np.load(tmp_path / "x.npy", mmap_mode="r"), np.arange(50))
 
 
@@ -45,7 +50,9 @@ def test_blocks_cover_every_record_once(mapped):
     view = mapped.take(np.arange(49, -1, -1))
     blocks = list(view.blocks(16))
     assert [view.labels[block].size for block in blocks] == [16, 16, 16, 2]
-    assert np.concatenate([view.labels[block] for block in blocks]).tolist() == list(range(49, -1, -1))
+    assert np.concatenate([view.labels[block] for block in blocks]).tolist() == list(
+        range(49, -1, -1)
+    )
 
 
 def test_images_become_channels_first_by_fixed_constants(mapped):
@@ -53,7 +60,9 @@ def test_images_become_channels_first_by_fixed_constants(mapped):
     assert x.shape == (2, 3, 4, 6)
     assert mapped.shape == (3, 4, 6)
     assert x.dtype == torch.float32
-    assert x[1, 2, 3, 5].item() == pytest.approx((float(mapped.x[1, 3, 5, 2]) - 127.5) / 63.75)
+    assert x[1, 2, 3, 5].item() == pytest.approx(
+        (float(mapped.x[1, 3, 5, 2]) - 127.5) / 63.75
+    )
 
 
 def test_labels_must_be_there_to_be_asked_for(mapped):
@@ -96,10 +105,18 @@ IMAGES = np.zeros((2, 8, 8, 1), np.uint8)
             IMAGES[..., 0],
             r"uint8 images of shape \(N, 8, 8, 1\), not of shape \(2, 8, 8\)",
         ),
-        (RecordSpec("image", (8, 8, 1)), IMAGES / 255, "not float64: give pixels from 0 to 255, it scales them itself"),
+        (
+            RecordSpec("image", (8, 8, 1)),
+            IMAGES / 255,
+            "not float64: give pixels from 0 to 255, it scales them itself",
+        ),
         (RecordSpec("image", (8, 8, 1)), 3, r"not of shape \(\)"),
         (RecordSpec("numbers", (2,)), [[1, 2], [3]], "not all of one shape"),
-        (RecordSpec("numbers", (2,)), [[1, 2], [3, float("nan")]], "record 1 has a number that is missing"),
+        (
+            RecordSpec("numbers", (2,)),
+            [[1, 2], [3, float("nan")]],
+            "record 1 has a number that is missing",
+        ),
         (
             RecordSpec("numbers", (2,)),
             [[1e300, 2]],
@@ -110,7 +127,9 @@ IMAGES = np.zeros((2, 8, 8, 1), np.uint8)
         (RecordSpec("text"), ["a", 3], "record 1 is a int"),
     ],
 )
-def test_records_that_do_not_fit(record_spec: RecordSpec, records: object, message: str) -> None:
+def test_records_that_do_not_fit(
+    record_spec: RecordSpec, records: object, message: str
+) -> None:
     with pytest.raises(RecordsError, match=message) as caught:
         record_spec.validate(records)
     assert caught.value.code == Exit.DATA
@@ -139,7 +158,10 @@ def test_the_scaling_of_a_card_is_what_the_network_sees() -> None:
     assert np.allclose(to_tensor(pixels).numpy(), seen.transpose(0, 3, 1, 2), atol=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "shape"), [("sound", ()), ("image", (8, 8)), ("numbers", (0,)), ("numbers", (2.0,))])
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [("sound", ()), ("image", (8, 8)), ("numbers", (0,)), ("numbers", (2.0,))],
+)
 def test_specs_that_cannot_be(kind: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="there are no records of kind"):
         RecordSpec(kind, shape)

@@ -30,7 +30,9 @@ def test_digits():
     assert corpus.classes == tuple("0123456789")
 
 
-def test_an_option_may_have_the_name_of_any_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_option_may_have_the_name_of_any_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "parts.py").write_text(
         "from fedaux.data.sources import open_source\n"
         "def digits(name, path):\n"
@@ -47,10 +49,8 @@ def module(tmp_path, monkeypatch):
         "import numpy as np\n"
         "from fedaux.data.records import Corpus, Records\n"
         "def scans(path, rows=3):\n"
-        "    return Corpus(Records(np.full((rows, 2), len(path.name)), np.arange(rows)))\n"
-        "def nothing():\n"
-        "    return [1, 2]\n"
-        "number = 3\n"
+        "    return Corpus(Records(np.full((rows, 2), len(path.name)), "
+        "np.arange(rows)))\ndef nothing():\n    return [1, 2]\nnumber = 3\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield
@@ -68,15 +68,30 @@ def test_a_function_of_ones_own():
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
-        ("my_hospital:nothing", {}, ValueError, "returned list; return a fedaux.data.records.Corpus"),
+        (
+            "my_hospital:nothing",
+            {},
+            ValueError,
+            "returned list; return a fedaux.data.records.Corpus",
+        ),
         (
             "my_hospital:number",
             {},
             UnknownNameError,
             "unknown function of module 'my_hospital' 'number'; choose from .*scans",
         ),
-        ("my_hospital:scan", {}, UnknownNameError, r"'scan' \(did you mean 'scans'\?\)"),
-        ("no_such_module:scans", {}, UnknownNameError, "no module 'no_such_module'; is its folder on PYTHONPATH"),
+        (
+            "my_hospital:scan",
+            {},
+            UnknownNameError,
+            r"'scan' \(did you mean 'scans'\?\)",
+        ),
+        (
+            "no_such_module:scans",
+            {},
+            UnknownNameError,
+            "no module 'no_such_module'; is its folder on PYTHONPATH",
+        ),
         ("my_hospital:scans", {}, ValueError, "missing a required argument: 'path'"),
         (
             "my_hospital:scans",
@@ -86,7 +101,12 @@ def test_a_function_of_ones_own():
         ),
         ("digits", {"path": "a"}, ValueError, "unexpected keyword argument 'path'"),
         ("cifar1O", {}, ValueError, "did you mean 'cifar10'"),
-        ("zzz", {}, ValueError, "choose from .*cifar10, cifar100, .*csv, .*module:function"),
+        (
+            "zzz",
+            {},
+            ValueError,
+            "choose from .*cifar10, cifar100, .*csv, .*module:function",
+        ),
     ],
 )
 def test_errors_say_what_to_do(name, options, error, message):
@@ -110,19 +130,28 @@ def test_register(monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(set(SOURCES) - {"digits"}))
 def test_a_missing_file_is_named(name, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere.* is missing; it is part of .+ check `path`"):
+    with pytest.raises(
+        FileNotFoundError, match=r"nowhere.* is missing; it is part of .+ check `path`"
+    ):
         open_source(name, tmp_path / "nowhere")
 
 
-def test_a_source_that_knows_no_persons_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"does not know the person of a record: data\.person = 'patient'") as told:
+def test_a_source_that_knows_no_persons_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"does not know the person of a record: data\.person = 'patient'",
+    ) as told:
         records(site("digits", person="patient"))
     assert told.value.code == Exit.SETTINGS
     head = "import numpy as np\nfrom fedaux import Corpus, Records\n"
     body = "def load(person=''):\n    return Corpus(Records(np.zeros((3, 1)), np.zeros(3, int), person=np.arange(3)))\n"
     (tmp_path / "source_of_persons.py").write_text(head + body)
     monkeypatch.syspath_prepend(tmp_path)
-    assert records(site("source_of_persons:load", person="patient")).persons.tolist() == [0, 1, 2]
+    assert records(
+        site("source_of_persons:load", person="patient")
+    ).persons.tolist() == [0, 1, 2]
     sys.modules.pop("source_of_persons", None)
 
 
@@ -152,7 +181,8 @@ def test_images_with_channels_first_are_turned() -> None:
     expected = np.arange(2 * 3 * 5 * 7, dtype=np.uint8).reshape(2, 3, 5, 7)
     assert np.array_equal(corpus.train.gather().transpose(0, 3, 1, 2), expected)
     assert "channels first" in corpus.notes[0]
-    assert open_source("my_traps:odd").train.x.shape == (2, 3, 5, 3)  # could be either: taken as documented
+    # could be either: taken as documented
+    assert open_source("my_traps:odd").train.x.shape == (2, 3, 5, 3)
     assert not open_source("my_traps:odd").notes
 
 
@@ -162,5 +192,7 @@ def test_labels_of_any_whole_type_become_int64() -> None:
     assert corpus.test is not None
     assert corpus.train.labels.dtype == corpus.test.labels.dtype == np.int64
     assert corpus.train.labels.tolist() == [0, 1]
-    with pytest.raises(ValueError, match="labels must be whole numbers from 0 on, not float64"):
+    with pytest.raises(
+        ValueError, match="labels must be whole numbers from 0 on, not float64"
+    ):
         open_source("my_traps:real")

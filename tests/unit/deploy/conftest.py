@@ -1,4 +1,6 @@
-"""A new deployment, in a folder with an awkward name; and Flower as it is installed, after each test."""
+"""A new deployment, in a folder with an awkward name; and Flower as it is installed,
+after each test.
+"""
 
 import importlib
 from pathlib import Path
@@ -16,7 +18,10 @@ PATCHED = (
     ("flwr.supernode.start_client_internal", "_verify_fab"),
     ("flwr.supernode.start_client_internal", "_init_connection"),
     ("flwr.supercore.superexec.run_superexec", "RuntimeHttpClient"),
-    ("flwr.supercore.superexec.executor.subprocess_executor:SubprocessExecutor", "launch"),
+    (
+        "flwr.supercore.superexec.executor.subprocess_executor:SubprocessExecutor",
+        "launch",
+    ),
     ("flwr.supercore.superexec.executor.subprocess_executor", "subprocess"),
     ("flwr.supernode.runtime.run_clientapp", "RuntimeHttpClient"),
     ("flwr.superlink.extensions", "get_middleware"),

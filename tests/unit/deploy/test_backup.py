@@ -1,4 +1,6 @@
-"""A backup holds what must not be lost and no records, and what is restored is what was there."""
+"""A backup holds what must not be lost and no records, and what is restored is what was
+there.
+"""
 
 import json
 import shutil
@@ -42,13 +44,21 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_a_site_comes_back_with_its_vault_but_without_records_and_secrets_of_sums(folder: Path, tmp_path: Path) -> None:
-    site, archive, back = folder / "sites" / "berlin", tmp_path / "site.tar.gz", tmp_path / "back"
+def test_a_site_comes_back_with_its_vault_but_without_records_and_secrets_of_sums(
+    folder: Path, tmp_path: Path
+) -> None:
+    site, archive, back = (
+        folder / "sites" / "berlin",
+        tmp_path / "site.tar.gz",
+        tmp_path / "back",
+    )
     made = back_up(site, archive)
     assert (made.party, made.entries) == ("site", {"vault": 1})
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
     assert restore(archive, back) == made
-    kept = {path.relative_to(back).as_posix() for path in back.rglob("*") if path.is_file()}
+    kept = {
+        path.relative_to(back).as_posix() for path in back.rglob("*") if path.is_file()
+    }
     files = {"site.toml", "site.env", "supernode.sh", "ca.crt", "key", "key.pub"}
     vault = {"account.jsonl", "account.key", "release-x.json", "sum.key", "roster.json"}
     assert kept == files | {f"vault/{name}" for name in vault}
@@ -56,13 +66,23 @@ def test_a_site_comes_back_with_its_vault_but_without_records_and_secrets_of_sum
         assert (back / name).read_bytes() == (site / name).read_bytes()
         assert (back / name).stat().st_mode == (site / name).stat().st_mode
     assert stat.S_IMODE(back.stat().st_mode) == 0o700
-    old, new = (BudgetStore(path / "vault", TINY_CONFIG.privacy).account() for path in (site, back))
+    old, new = (
+        BudgetStore(path / "vault", TINY_CONFIG.privacy).account()
+        for path in (site, back)
+    )
     assert old == new
 
 
-def test_a_server_comes_back_with_its_run_and_its_database(folder: Path, tmp_path: Path) -> None:
-    server, archive, back = folder / "server", tmp_path / "server.tar.gz", tmp_path / "back"
-    with sqlite3.connect(server / "superlink.db") as living:  # the SuperLink goes on, with what is not committed
+def test_a_server_comes_back_with_its_run_and_its_database(
+    folder: Path, tmp_path: Path
+) -> None:
+    server, archive, back = (
+        folder / "server",
+        tmp_path / "server.tar.gz",
+        tmp_path / "back",
+    )
+    # the SuperLink goes on, with what is not committed
+    with sqlite3.connect(server / "superlink.db") as living:
         living.execute("insert into node values ('paris')")
         made = back_up(server, archive)
         living.rollback()
@@ -102,7 +122,10 @@ def test_a_run_that_is_saved_meanwhile_is_read_again(
     back_up(folder / "server", tmp_path / "a.tar.gz")
     assert copies.count(folder / "server" / "run") == 2
     monkeypatch.setattr(module, "_state", lambda path: (len(copies), 0))
-    with pytest.raises(DeployError, match="changed while it was copied, 5 times; try again between two rounds"):
+    with pytest.raises(
+        DeployError,
+        match="changed while it was copied, 5 times; try again between two rounds",
+    ):
         back_up(folder / "server", tmp_path / "b.tar.gz")
     assert not (tmp_path / "b.tar.gz").exists()
 

@@ -1,4 +1,6 @@
-"""A deployment is written once, whole, private where it must be, and in words that Flower itself understands."""
+"""A deployment is written once, whole, private where it must be, and in words that
+Flower itself understands.
+"""
 
 import re
 import stat
@@ -36,21 +38,42 @@ def mode(path: Path) -> int:
 
 
 def test_secrets_are_for_their_owner_alone(folder: Path) -> None:
-    secret = ["ca/ca.key", "server/server.key", "server/superexec.secret", "sites/berlin/key", "sites/paris/key"]
+    secret = [
+        "ca/ca.key",
+        "server/server.key",
+        "server/superexec.secret",
+        "sites/berlin/key",
+        "sites/paris/key",
+    ]
     assert [mode(folder / name) for name in secret] == [0o600] * len(secret)
-    assert [mode(folder / name) for name in ("ca", "server", "sites/berlin")] == [0o700] * 3
-    keys = [path for path in folder.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
+    assert [mode(folder / name) for name in ("ca", "server", "sites/berlin")] == [
+        0o700
+    ] * 3
+    keys = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and b"PRIVATE KEY" in path.read_bytes()
+    ]
     assert sorted(str(path.relative_to(folder)) for path in keys) == sorted(
         name for name in secret if "secret" not in name
     )
 
 
-def test_sites_have_keys_of_their_own_and_the_server_their_public_halves(folder: Path) -> None:
-    keys = {name: (folder / "sites" / name / "key.pub").read_bytes() for name in ("berlin", "paris")}
+def test_sites_have_keys_of_their_own_and_the_server_their_public_halves(
+    folder: Path,
+) -> None:
+    keys = {
+        name: (folder / "sites" / name / "key.pub").read_bytes()
+        for name in ("berlin", "paris")
+    }
     assert len(set(keys.values())) == 2
-    assert {path.stem: path.read_bytes() for path in (folder / "server" / "keys").iterdir()} == keys
+    assert {
+        path.stem: path.read_bytes() for path in (folder / "server" / "keys").iterdir()
+    } == keys
     for name in keys:
-        assert (folder / "sites" / name / "ca.crt").read_bytes() == (folder / "ca" / "ca.crt").read_bytes()
+        assert (folder / "sites" / name / "ca.crt").read_bytes() == (
+            folder / "ca" / "ca.crt"
+        ).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +87,9 @@ def test_sites_have_keys_of_their_own_and_the_server_their_public_halves(folder:
         ("2001:db8::7", "[2001:db8::7]:8443", "[::1]:8443", "::"),
     ],
 )
-def test_the_server_is_open_to_others_only_if_it_must_be(host: str, public: str, local: str, bind: str) -> None:
+def test_the_server_is_open_to_others_only_if_it_must_be(
+    host: str, public: str, local: str, bind: str
+) -> None:
     address = Address(host, 8443)
     assert (address.public, address.local, address.bind) == (public, local, bind)
 
@@ -77,7 +102,9 @@ def test_a_host_is_a_name_or_an_address(host: str) -> None:
 
 def test_a_folder_is_not_written_twice(folder: Path) -> None:
     before = (folder / "sites" / "berlin" / "key").read_bytes()
-    with pytest.raises(DeployError, match=r"already holds a deployment \(ca, server, sites\)"):
+    with pytest.raises(
+        DeployError, match=r"already holds a deployment \(ca, server, sites\)"
+    ):
         deploy(folder)
     assert (folder / "sites" / "berlin" / "key").read_bytes() == before
 
@@ -90,7 +117,12 @@ def test_other_files_in_the_folder_do_no_harm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sites", "error"),
-    [((), DeployError), (("a", "a"), ConfigError), (("../up",), ConfigError), (("a b",), ConfigError)],
+    [
+        ((), DeployError),
+        (("a", "a"), ConfigError),
+        (("../up",), ConfigError),
+        (("a b",), ConfigError),
+    ],
 )
 def test_names_of_sites_are_checked_before_anything_is_written(
     tmp_path: Path, sites: tuple[str, ...], error: type[Exception]
@@ -109,7 +141,9 @@ def test_flower_accepts_the_app_and_so_does_a_site(folder: Path) -> None:
     from flwr.cli.build import build_fab_from_disk
     from flwr.cli.config_utils import load_and_validate
 
-    config, warnings = load_and_validate(folder / "server" / "app" / "pyproject.toml", check_module=True)
+    config, warnings = load_and_validate(
+        folder / "server" / "app" / "pyproject.toml", check_module=True
+    )
     assert warnings == []
     told = config["tool"]["flwr"]["app"]["config"]
     assert Path(told["config"]) == folder / "server" / "fedaux.toml"
@@ -119,10 +153,17 @@ def test_flower_accepts_the_app_and_so_does_a_site(folder: Path) -> None:
 
 def test_systemd_is_told_paths_as_they_are() -> None:
     made = systemd_units(Path(f"/srv/{AWKWARD}"), Path("/opt/$v e/bin"), "anna")
-    assert set(made) == {f"fedaux-{name}.service" for name in ("superlink", "superexec", "metrics", "site@")}
+    assert set(made) == {
+        f"fedaux-{name}.service"
+        for name in ("superlink", "superexec", "metrics", "site@")
+    }
     site = made["fedaux-site@.service"].splitlines()
-    assert '''ExecStart=/bin/bash "/srv/50%% of $$HOME & Anna's/sites/%i/supernode.sh"''' in site
-    assert '''ReadWritePaths="/srv/50%% of $HOME & Anna's/sites/%i"''' in site  # $ is no variable there
+    assert (
+        '''ExecStart=/bin/bash "/srv/50%% of $$HOME & Anna's/sites/%i/supernode.sh"'''
+        in site
+    )
+    # $ is no variable there
+    assert '''ReadWritePaths="/srv/50%% of $HOME & Anna's/sites/%i"''' in site
     assert 'Environment="PATH=/opt/$v e/bin:/usr/local/bin:/usr/bin:/bin"' in site
     assert "Restart=always" in site
 
@@ -131,8 +172,13 @@ def test_no_service_is_root_and_each_has_what_it_needs() -> None:
     for user, expected in (("anna", "anna"), ("root", "fedaux")):
         made = systemd_units(Path("/srv/h"), Path("/usr/bin"), user)
         assert all(f"\nUser={expected}\n" in text for text in made.values())
-    private = {name for name, text in made.items() if "PrivateDevices=yes" in text}  # no GPU there
-    local = {name for name, text in made.items() if "IPAddressDeny=any\nIPAddressAllow=localhost" in text}
+    # no GPU there
+    private = {name for name, text in made.items() if "PrivateDevices=yes" in text}
+    local = {
+        name
+        for name, text in made.items()
+        if "IPAddressDeny=any\nIPAddressAllow=localhost" in text
+    }
     assert private == {"fedaux-superlink.service", "fedaux-metrics.service"}
     assert local == {"fedaux-metrics.service"}
 
@@ -155,15 +201,31 @@ def test_containers_see_their_own_folder_only(folder: Path) -> None:
 def test_what_the_readme_names_is_there(folder: Path) -> None:
     text = (folder / "README.md").read_text()
     named = re.findall(r"\./((?:server|sites)/\S+?\.sh)", text)
-    assert {"server/superlink.sh", "server/superexec.sh", "server/register.sh", "server/run.sh"} <= set(named)
+    assert {
+        "server/superlink.sh",
+        "server/superexec.sh",
+        "server/register.sh",
+        "server/run.sh",
+    } <= set(named)
     assert {"sites/berlin/supernode.sh", "sites/paris/supernode.sh"} <= set(named)
-    assert all((folder / name).is_file() for name in [*named, *re.findall(r"systemd/\S+\.service", text)])
+    assert all(
+        (folder / name).is_file()
+        for name in [*named, *re.findall(r"systemd/\S+\.service", text)]
+    )
 
 
 def test_quotes_spaces_and_comments_are_not_part_of_a_value(tmp_path: Path) -> None:
     path = tmp_path / "site.env"
-    path.write_text("# SERVER=old:1\nNAME=berlin\nSERVER = 'fl.example.org:8443' \nPORT=\"9101\"\n\n")
-    assert read_env(path) == {"NAME": "berlin", "SERVER": "fl.example.org:8443", "PORT": "9101", "": ""}
+    path.write_text(
+        "# SERVER=old:1\nNAME=berlin\nSERVER = 'fl.example.org:8443' "
+        '\nPORT="9101"\n\n'
+    )
+    assert read_env(path) == {
+        "NAME": "berlin",
+        "SERVER": "fl.example.org:8443",
+        "PORT": "9101",
+        "": "",
+    }
 
 
 def test_what_is_needed_is_asked_for_by_name(tmp_path: Path) -> None:
@@ -183,24 +245,40 @@ def test_settings_are_what_was_asked_for(tmp_path: Path, base: Config) -> None:
     assert server == server_config(base, ["berlin", "paris"])
     assert site == site_config(base, "paris")
     assert server.data.partition == site.data.partition == "own"
-    assert (server.federation.sites, site.federation.sites) == (("berlin", "paris"), ("paris",))
+    assert (server.federation.sites, site.federation.sites) == (
+        ("berlin", "paris"),
+        ("paris",),
+    )
     assert server.federation.registered_only
-    assert (server.method, server.rounds, server.seed) == (base.method, base.rounds, base.seed)
+    assert (server.method, server.rounds, server.seed) == (
+        base.method,
+        base.rounds,
+        base.seed,
+    )
     assert (site.prototypes, site.local, site.head_only, site.rounds) == (
         base.prototypes,
         base.local,
         base.head_only,
         base.rounds,
     )
-    assert server.privacy == site.privacy == replace(base.privacy, unsafe_seed=-1)  # a known seed is never deployed
+    # a known seed is never deployed
+    assert server.privacy == site.privacy == replace(base.privacy, unsafe_seed=-1)
 
 
-def test_a_site_names_the_code_of_a_method_that_it_is_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a_sites_method.py").write_text("from fedaux.config.methods import Method\nmine = Method('Mine')\n")
+def test_a_site_names_the_code_of_a_method_that_it_is_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_sites_method.py").write_text(
+        "from fedaux.config.methods import Method\nmine = Method('Mine')\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
-    assert site_config(Config(method="a_sites_method:mine"), "a").method == "a_sites_method:mine"
+    assert (
+        site_config(Config(method="a_sites_method:mine"), "a").method
+        == "a_sites_method:mine"
+    )
     built_in = Config(method="fedavgm", method_options=(("beta", 0.5),))
-    for made in (server_config(built_in, ["a"]), site_config(built_in, "a")):  # a site trains with no other
+    # a site trains with no other
+    for made in (server_config(built_in, ["a"]), site_config(built_in, "a")):
         assert (made.method, made.method_options) == ("fedavgm", (("beta", 0.5),))
 
 
@@ -238,28 +316,50 @@ def test_a_site_names_the_method_that_sends_its_sums() -> None:
 def test_a_site_lists_what_its_method_sends_and_nothing_else(
     settings: dict[str, Any], words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    folder = deploy(tmp_path / "d", base=replace(ODD, **{"method": "fedaux", "privacy": PrivacyConfig(), **settings}))
+    folder = deploy(
+        tmp_path / "d",
+        base=replace(
+            ODD, **{"method": "fedaux", "privacy": PrivacyConfig(), **settings}
+        ),
+    )
     site = Config.load(folder / "sites" / "paris" / "site.toml")
     assert site.federation.sends == words
-    assert "# what may leave this site, and nothing else does" in (folder / "sites/paris/site.toml").read_text()
+    assert (
+        "# what may leave this site, and nothing else does"
+        in (folder / "sites/paris/site.toml").read_text()
+    )
 
 
-def test_paths_of_the_config_are_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_the_config_are_found_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     base = Config(data=DataConfig("npy", "mine"), aux=AuxConfig("npy", "public"))
-    assert server_config(base, ["a"]).data.path == site_config(base, "a").data.path == str(tmp_path / "mine")
+    assert (
+        server_config(base, ["a"]).data.path
+        == site_config(base, "a").data.path
+        == str(tmp_path / "mine")
+    )
     assert server_config(base, ["a"]).aux.path == str(tmp_path / "public")
 
 
 def test_a_server_without_public_data_gets_a_stand_in() -> None:
     made = server_config(ODD, ["a"])
-    assert (made.aux.source, made.aux.path, made.aux.options) == (made.data.source, made.data.path, made.data.options)
+    assert (made.aux.source, made.aux.path, made.aux.options) == (
+        made.data.source,
+        made.data.path,
+        made.data.options,
+    )
 
 
 def test_sites_that_teach_get_the_servers_public_data_and_seed() -> None:
     base = replace(ODD, seed=7, teachers=TeachersConfig(run_on="clients", examples=50))
     site, server = site_config(base, "a"), server_config(base, ["a"])
-    assert (site.aux, site.seed, site.teachers) == (server.aux, server.seed, server.teachers)
+    assert (site.aux, site.seed, site.teachers) == (
+        server.aux,
+        server.seed,
+        server.teachers,
+    )
     assert set(comments("teaching")) < set(site_notes(base))
     plain = site_config(ODD, "a")
     assert (plain.aux, plain.seed, plain.teachers) == (AuxConfig(), 0, TeachersConfig())
@@ -270,7 +370,9 @@ def test_sites_that_teach_get_the_servers_public_data_and_seed() -> None:
 def test_every_comment_is_about_a_setting(section: str) -> None:
     notes = comments(section)
     assert ("head" in notes) == (section in ("server", "site"))
-    written = tomllib.loads(to_commented_toml(server_config(Config(), ["a"]), "head", notes))
+    written = tomllib.loads(
+        to_commented_toml(server_config(Config(), ["a"]), "head", notes)
+    )
     for key in notes.keys() - {"head"}:
         name, _, leaf = key.rpartition(".")
         assert leaf in (written[name] if name else written), key
@@ -284,7 +386,13 @@ def test_all_settings_declare_the_same_classes_and_persons(tmp_path: Path) -> No
         Config.load(folder / "sites" / "paris" / "site.toml"),
     )
     assert server.data == site.data == replace(base.data, partition="own")
-    assert (server.data, site.data) == (server_config(base, ["a"]).data, site_config(base, "a").data)
+    assert (server.data, site.data) == (
+        server_config(base, ["a"]).data,
+        site_config(base, "a").data,
+    )
     for name in ("server/fedaux.toml", "sites/paris/site.toml"):
-        assert 'classes = ["well", "ill"]\nperson = "patient"\n' in (folder / name).read_text()
+        assert (
+            'classes = ["well", "ill"]\nperson = "patient"\n'
+            in (folder / name).read_text()
+        )
     assert demo_config().data.classes == tuple("0123456789")

@@ -1,4 +1,6 @@
-"""The SuperLink from its operator's side (`end_to_end/test_deploy_live.py` has a real one), and regions without one."""
+"""The SuperLink from its operator's side (`end_to_end/test_deploy_live.py` has a real
+one), and regions without one.
+"""
 
 import os
 from pathlib import Path
@@ -26,7 +28,9 @@ def test_a_server_that_is_down_is_an_error_that_names_it(folder: Path) -> None:
         ControlLink(folder / "server").nodes()
 
 
-def test_keys_are_sent_as_flower_sends_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_sent_as_flower_sends_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From a relative folder, too, as in `fedaux deploy add-site hospitals oslo`."""
 
     class Client:
@@ -38,7 +42,9 @@ def test_keys_are_sent_as_flower_sends_them(folder: Path, monkeypatch: pytest.Mo
             pass
 
     client, path = Client(), folder / "server" / "keys" / "berlin.pub"
-    monkeypatch.setattr("flwr.cli.utils.init_http_client_from_connection", lambda connection: client)
+    monkeypatch.setattr(
+        "flwr.cli.utils.init_http_client_from_connection", lambda connection: client
+    )
     monkeypatch.chdir(folder)
     assert ControlLink(Path("server")).register(path, "berlin") == 7
     key = serialization.load_ssh_public_key(path.read_bytes())
@@ -54,9 +60,15 @@ def write(folder: Path, status: RunStatus, moment: float) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """The first region is at work and has answered, the second was killed, the third was never started."""
+    """The first region is at work and has answered, the second was killed, the third
+    was never started.
+    """
     for name, moment in zip(REGIONS, (NOW, NOW - 3600), strict=False):
-        write(tmp_path / FOLDER / name, RunStatus.start(TINY_CONFIG, None, NOW - 7200), moment)
+        write(
+            tmp_path / FOLDER / name,
+            RunStatus.start(TINY_CONFIG, None, NOW - 7200),
+            moment,
+        )
     status = RunStatus.start(TINY_CONFIG, None, NOW - 7200, REGIONS)
     status.update(OrdersSent("release", None, tuple(REGIONS), 0), NOW - 7000)
     status.update(ReplyReceived("release", None, REGIONS[0], 10), NOW - 6900)
@@ -65,16 +77,23 @@ def run(tmp_path: Path) -> Path:
 
 
 def read(run: Path, **options: float) -> Status:
-    return read_status(run, RegionalServers(run, lambda: NOW), NOW, folder=run, **options)
+    return read_status(
+        run, RegionalServers(run, lambda: NOW), NOW, folder=run, **options
+    )
 
 
 def test_regions_by_name_with_what_each_is_asked_for(run: Path) -> None:
     found = read(run, stuck_after=1e6)
     assert (found.state, found.phase, found.link) == ("running", "score", True)
     assert found.problems == (
-        "not connected: 2of3 (offline), 3of3 (unregistered). The log of flwr run there says why.",
+        (
+            "not connected: 2of3 (offline), 3of3 (unregistered). The log of flwr run "
+            "there says why."
+        ),
     )
-    assert [(site.name, site.connection, site.record.asked_for) for site in found.sites] == [
+    assert [
+        (site.name, site.connection, site.record.asked_for) for site in found.sites
+    ] == [
         ("1of3", "online", ""),
         ("2of3", "offline", "release"),
         ("3of3", "unregistered", "release"),
@@ -85,7 +104,10 @@ def test_regions_by_name_with_what_each_is_asked_for(run: Path) -> None:
 
 def test_a_run_that_waits_too_long_says_for_which_region(run: Path) -> None:
     (problem,) = read(run).problems
-    assert "not answered: 2of3 (offline), 3of3 (unregistered). Look at the log of flwr run there." in problem
+    assert (
+        "not answered: 2of3 (offline), 3of3 (unregistered). Look at the log of flwr "
+        "run there." in problem
+    )
 
 
 def test_a_run_that_was_killed_goes_on_with_the_same_command(run: Path) -> None:

@@ -1,4 +1,6 @@
-"""What Prometheus reads, over HTTP; and that dashboard and alerts ask for nothing else."""
+"""What Prometheus reads, over HTTP; and that dashboard and alerts ask for nothing
+else.
+"""
 
 import json
 import re
@@ -23,7 +25,9 @@ OF_PROMETHEUS = {"up"}
 
 
 def scrape(read: Callable[[], Status]) -> dict[tuple[str, ...], float]:
-    """{(name, label, …): value}, as it comes over HTTP: labels in the order of their names."""
+    """{(name, label, …): value}, as it comes over HTTP: labels in the order of their
+    names.
+    """
     with serve(read, "127.0.0.1", 0) as address:
         answer = httpx.get(address)
         assert answer.status_code == 200
@@ -37,7 +41,9 @@ def scrape(read: Callable[[], Status]) -> dict[tuple[str, ...], float]:
 
 def test_all_of_the_status_is_there() -> None:
     found = scrape(lambda: RUNNING)
-    assert {key: value for key, value in found.items() if key[0] != "fedaux_run_state"} == {
+    assert {
+        key: value for key, value in found.items() if key[0] != "fedaux_run_state"
+    } == {
         ("fedaux_link_up",): 1,
         ("fedaux_rounds_total",): 1,
         ("fedaux_rounds_planned",): 5,
@@ -62,8 +68,15 @@ def test_all_of_the_status_is_there() -> None:
         ("fedaux_privacy_epsilon_left", "berlin"): 0.25,
         ("fedaux_privacy_epsilon_left", "paris"): 1,
     }
-    states = {key[1]: value for key, value in found.items() if key[0] == "fedaux_run_state"}
-    assert states == {**dict.fromkeys(("none", "starting", "stuck", "finished", "failed", "stopped"), 0), "running": 1}
+    states = {
+        key[1]: value for key, value in found.items() if key[0] == "fedaux_run_state"
+    }
+    assert states == {
+        **dict.fromkeys(
+            ("none", "starting", "stuck", "finished", "failed", "stopped"), 0
+        ),
+        "running": 1,
+    }
 
 
 def test_every_scrape_is_a_new_look_also_without_a_run_or_a_server() -> None:
@@ -73,32 +86,50 @@ def test_every_scrape_is_a_new_look_also_without_a_run_or_a_server() -> None:
     assert scrape(read)["fedaux_run_state", "running"] == 1
     found = scrape(read)
     assert (found["fedaux_link_up",], found["fedaux_run_state", "none"]) == (0, 1)
-    assert not {"fedaux_rounds_total", "fedaux_site_online"} & {name for name, *_ in found}
+    assert not {"fedaux_rounds_total", "fedaux_site_online"} & {
+        name for name, *_ in found
+    }
 
 
-def test_a_port_that_is_taken_and_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_is_taken_and_a_package_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(DeployError, match="choose another --port"), serve(lambda: RUNNING, "127.0.0.1", port):
+        with (
+            pytest.raises(DeployError, match="choose another --port"),
+            serve(lambda: RUNNING, "127.0.0.1", port),
+        ):
             pass
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(MissingPackageError, match=r"fedaux\[metrics\]"), serve(lambda: RUNNING, "127.0.0.1", 0):
+    with (
+        pytest.raises(MissingPackageError, match=r"fedaux\[metrics\]"),
+        serve(lambda: RUNNING, "127.0.0.1", 0),
+    ):
         pass
 
 
 def test_it_is_served_to_this_machine_alone_unless_told_otherwise() -> None:
     with serve(lambda: RUNNING, "127.0.0.1", 0) as address:
         port = int(re.findall(r":(\d+)/", address)[0])
-        report_to = (Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()).splitlines()
-        local = [line.split()[1] for line in report_to if f":{port:04X} " in line and line.split()[3] == "0A"]
+        report_to = (
+            Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+        ).splitlines()
+        local = [
+            line.split()[1]
+            for line in report_to
+            if f":{port:04X} " in line and line.split()[3] == "0A"
+        ]
     assert local == [f"0100007F:{port:04X}"]
 
 
 EXPRESSIONS = {
     "dashboard.json": lambda text: [
-        target["expr"] for panel in json.loads(text)["panels"] for target in panel["targets"]
+        target["expr"]
+        for panel in json.loads(text)["panels"]
+        for target in panel["targets"]
     ],
     "alerts.yml": lambda text: re.findall(r"^\s+expr: (.+)$", text, re.MULTILINE),
 }
@@ -108,7 +139,11 @@ EXPRESSIONS = {
 def test_what_is_asked_for_exists(name: str) -> None:
     exposed = {key[0] for key in scrape(lambda: RUNNING)}
     expressions = EXPRESSIONS[name](layout.monitoring_files()[name])
-    asked = {metric for text in expressions for metric in re.findall(r"\b(fedaux_\w+|up)\b", text)}
+    asked = {
+        metric
+        for text in expressions
+        for metric in re.findall(r"\b(fedaux_\w+|up)\b", text)
+    }
     assert len(asked) >= 6
     assert asked <= exposed | OF_PROMETHEUS
     if name == "dashboard.json":
@@ -117,11 +152,20 @@ def test_what_is_asked_for_exists(name: str) -> None:
 
 def test_grafana_finds_a_dashboard() -> None:
     board = json.loads(layout.monitoring_files()["dashboard.json"])
-    assert (board["uid"], board["title"], board["schemaVersion"]) == ("fedaux", "fedaux", 38)
+    assert (board["uid"], board["title"], board["schemaVersion"]) == (
+        "fedaux",
+        "fedaux",
+        38,
+    )
     (variable,) = board["templating"]["list"]
     panels = board["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     for panel in panels:
         assert panel["type"] in ("stat", "timeseries", "bargauge")
-        assert panel["datasource"] == {"type": "prometheus", "uid": f"${{{variable['name']}}}"}
-        assert [target["refId"] for target in panel["targets"]] == [*"AB"][: len(panel["targets"])]
+        assert panel["datasource"] == {
+            "type": "prometheus",
+            "uid": f"${{{variable['name']}}}",
+        }
+        assert [target["refId"] for target in panel["targets"]] == [*"AB"][
+            : len(panel["targets"])
+        ]

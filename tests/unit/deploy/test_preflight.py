@@ -34,7 +34,9 @@ def test_a_server_that_is_ready(folder: Path) -> None:
     assert len(found) == 5
 
 
-def test_images_on_which_pre_training_fails_are_found(folder: Path, tmp_path: Path) -> None:
+def test_images_on_which_pre_training_fails_are_found(
+    folder: Path, tmp_path: Path
+) -> None:
     """Every site's check accepted them, and the run failed at the server."""
     base = Config.load(folder / "server" / "fedaux.toml")
     images = np.random.default_rng(0).random((80, 8, 8, 1))
@@ -42,13 +44,17 @@ def test_images_on_which_pre_training_fails_are_found(folder: Path, tmp_path: Pa
         (tmp_path / name).mkdir()
         np.save(tmp_path / name / "x.npy", images)
         np.save(tmp_path / name / "y.npy", np.arange(80) % 10)
-    data = DataConfig("npy", str(tmp_path / "test"), (), base.data.classes, partition="own")
+    data = DataConfig(
+        "npy", str(tmp_path / "test"), (), base.data.classes, partition="own"
+    )
     wrong = replace(base, data=data, aux=AuxConfig("npy", str(tmp_path / "public")))
     problem(check_steps(wrong), "its steps before the first round fail", "[aux]")
 
 
 @pytest.mark.parametrize(
-    ("link", "text"), [(Link("berlin"), "not connected: paris"), (Link(down=True), "it is down")], ids=["paris", "down"]
+    ("link", "text"),
+    [(Link("berlin"), "not connected: paris"), (Link(down=True), "it is down")],
+    ids=["paris", "down"],
 )
 def test_who_is_not_there_is_named(folder: Path, link: Link, text: str) -> None:
     config = Config.load(folder / "server" / "fedaux.toml")

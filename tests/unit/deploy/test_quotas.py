@@ -1,4 +1,6 @@
-"""A keyed site that sends too much, too slowly or nonsense costs its own reply, on Flower's own state and handlers."""
+"""A keyed site that sends too much, too slowly or nonsense costs its own reply, on
+Flower's own state and handlers.
+"""
 
 import sqlite3
 from contextlib import closing
@@ -18,19 +20,35 @@ from flwr.proto.node_pb2 import Node
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest
 from flwr.supercore.constant import NOOP_FEDERATION_ID, TaskType
 from flwr.supercore.date import now
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-from flwr.superlink.config_loader import get_federation_manager, get_objectstore_linkstate_factories
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+)
+from flwr.superlink.config_loader import (
+    get_federation_manager,
+    get_objectstore_linkstate_factories,
+)
 from flwr.superlink.servicer.fleet import fleet_handlers
 from flwr.superlink.servicer.runtime import runtime_handlers
 from starlette.exceptions import HTTPException
 
 from fedaux.core.failures import Refusal
-from fedaux.deploy.quotas import CHUNK_BYTES, MAX_OBJECTS, MAX_TRIES, PATIENCE, ReplyQuotas
+from fedaux.deploy.quotas import (
+    CHUNK_BYTES,
+    MAX_OBJECTS,
+    MAX_TRIES,
+    PATIENCE,
+    ReplyQuotas,
+)
 from fedaux.deploy.superlink import shrink_database
 from fedaux.flower.serialization import MAX_REPLY_BYTES, reply_bytes, reply_group
 
 LIMIT = 100_000
-HANDLERS = fleet_handlers.push_messages, fleet_handlers.push_object, runtime_handlers.pull_messages
+HANDLERS = (
+    fleet_handlers.push_messages,
+    fleet_handlers.push_object,
+    runtime_handlers.pull_messages,
+)
 
 
 class Link:
@@ -39,13 +57,20 @@ class Link:
     def __init__(self, database: Path) -> None:
         self.database, self.now = database, 0.0
         shrink_database(str(database))
-        _, factory = get_objectstore_linkstate_factories(str(database), get_federation_manager(is_simulation=False))
+        _, factory = get_objectstore_linkstate_factories(
+            str(database), get_federation_manager(is_simulation=False)
+        )
         self.state: Any = factory.state()
-        self.nodes = [self.state.create_node(NOOP_FLWR_AID, "me", name, 60.0) for name in (b"honest", b"hostile")]
+        self.nodes = [
+            self.state.create_node(NOOP_FLWR_AID, "me", name, 60.0)
+            for name in (b"honest", b"hostile")
+        ]
         for node in self.nodes:
             self.state.activate_node(node, 60.0)
         kind = TaskType.SERVER_APP
-        self.run = self.state.create_run(None, None, "h", {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, kind)
+        self.run = self.state.create_run(
+            None, None, "h", {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, kind
+        )
         task = self.state.get_run_info(run_ids=[self.run])[0].primary_task_id
         self.state.claim_task(task)
         self.state.activate_task(task)
@@ -53,14 +78,34 @@ class Link:
         self.orders = [self.order(node) for node in self.nodes]
 
     def order(self, node: int) -> str:
-        facts = {"run_id": self.run, "src_node_id": SUPERLINK_NODE_ID, "dst_node_id": node, "reply_to_message_id": ""}
-        made = message(RecordDict({"c": ConfigRecord({"node": node})}), group_id=reply_group(LIMIT), **facts)
+        facts = {
+            "run_id": self.run,
+            "src_node_id": SUPERLINK_NODE_ID,
+            "dst_node_id": node,
+            "reply_to_message_id": "",
+        }
+        made = message(
+            RecordDict({"c": ConfigRecord({"node": node})}),
+            group_id=reply_group(LIMIT),
+            **facts,
+        )
         self.state.store_message_ins(remove_content_from_message(made))
         return made.metadata.message_id
 
     def reply(self, which: int, content: RecordDict, **changes: Any) -> Message:
-        facts = {"src_node_id": self.nodes[which], "reply_to_message_id": self.orders[which], "ttl": 500.0, **changes}
-        return message(content, run_id=self.run, dst_node_id=SUPERLINK_NODE_ID, group_id="", **facts)
+        facts = {
+            "src_node_id": self.nodes[which],
+            "reply_to_message_id": self.orders[which],
+            "ttl": 500.0,
+            **changes,
+        }
+        return message(
+            content,
+            run_id=self.run,
+            dst_node_id=SUPERLINK_NODE_ID,
+            group_id="",
+            **facts,
+        )
 
     def begin(self, which: int, made: Message, tree: ObjectTree | None = None) -> Any:
         request = PushMessagesRequest(
@@ -73,7 +118,11 @@ class Link:
     def put(self, which: int, session: str, name: str, content: bytes) -> bool:
         node = Node(node_id=self.nodes[which])
         request = PushObjectRequest(
-            node=node, run_id=self.run, object_id=name, object_content=content, session_id=session
+            node=node,
+            run_id=self.run,
+            object_id=name,
+            object_content=content,
+            session_id=session,
         )
         return bool(self.quotas.push_object(request=request, state=self.state).stored)
 
@@ -84,11 +133,20 @@ class Link:
             self.put(which, begun.session_id, name, objects[name].deflate())
 
     def pull(self) -> dict[str, str]:
-        """What the app gets: the reason of each reply's error by its order, "" for a reply that can be read."""
+        """What the app gets: the reason of each reply's error by its order, "" for a
+        reply that can be read.
+        """
         request = PullAppMessagesRequest(message_ids=self.orders)
-        response = self.quotas.pull(request, self.state, SimpleNamespace(run_id=self.run))
+        response = self.quotas.pull(
+            request, self.state, SimpleNamespace(run_id=self.run)
+        )
         found = [message_from_proto(one) for one in response.messages_list]
-        return {one.metadata.reply_to_message_id: one.error.reason if one.has_error() else "" for one in found}
+        return {
+            one.metadata.reply_to_message_id: one.error.reason
+            if one.has_error()
+            else ""
+            for one in found
+        }
 
     def size(self) -> int:
         with closing(sqlite3.connect(self.database)) as database:
@@ -97,7 +155,13 @@ class Link:
 
 
 def message(content: RecordDict, **facts: Any) -> Message:
-    known = {"message_id": "", "message_type": "train", "created_at": now().timestamp(), "ttl": 600.0, **facts}
+    known = {
+        "message_id": "",
+        "message_type": "train",
+        "created_at": now().timestamp(),
+        "ttl": 600.0,
+        **facts,
+    }
     made = make_message(metadata=Metadata(**known), content=content)
     made.metadata.__dict__["_message_id"] = made.object_id
     return made
@@ -161,9 +225,14 @@ def test_small_replies_again_and_again_are_refused(link: Link) -> None:
 
 def test_a_tree_of_many_objects_is_refused(link: Link) -> None:
     made = link.reply(1, arrays(10))
-    leaves = [ObjectTree(object_id=f"{number:064x}") for number in range(MAX_OBJECTS + LIMIT // CHUNK_BYTES)]
+    leaves = [
+        ObjectTree(object_id=f"{number:064x}")
+        for number in range(MAX_OBJECTS + LIMIT // CHUNK_BYTES)
+    ]
     with pytest.raises(HTTPException):
-        link.begin(1, made, ObjectTree(object_id=made.metadata.message_id, children=leaves))
+        link.begin(
+            1, made, ObjectTree(object_id=made.metadata.message_id, children=leaves)
+        )
     refused(link)
 
 
@@ -216,4 +285,6 @@ def test_the_database_gives_space_back(link: Link) -> None:
 
 def test_an_order_says_what_its_reply_may_have() -> None:
     assert reply_bytes(reply_group(12345)) == 12345
-    assert {reply_bytes(text) for text in ("", "3", "at-most--1-bytes", "at-most-9-bytes ")} == {MAX_REPLY_BYTES}
+    assert {
+        reply_bytes(text) for text in ("", "3", "at-most--1-bytes", "at-most-9-bytes ")
+    } == {MAX_REPLY_BYTES}

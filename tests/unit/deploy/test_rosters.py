@@ -1,4 +1,6 @@
-"""One roster for server and sites: it follows who comes and goes, and counts where the owner has installed it."""
+"""One roster for server and sites: it follows who comes and goes, and counts where the
+owner has installed it.
+"""
 
 import shutil
 from pathlib import Path
@@ -13,7 +15,14 @@ from fedaux.deploy.layout import DeployError
 from fedaux.deploy.link import LinkError
 from fedaux.deploy.membership import add_site, remove_site, rotate_key
 from fedaux.deploy.rosters import compare_roster, install_roster
-from fedaux.privacy.roster import KEY_FILE, ROSTER_FILE, fingerprint, load_signing_key, read_roster, write_roster
+from fedaux.privacy.roster import (
+    KEY_FILE,
+    ROSTER_FILE,
+    fingerprint,
+    load_signing_key,
+    read_roster,
+    write_roster,
+)
 from helpers.deployments import deploy, fine, problem
 
 
@@ -41,7 +50,9 @@ def server_roster(folder: Path) -> dict[str, bytes]:
     return read_roster(folder / "server" / ROSTER_FILE)
 
 
-def test_a_new_deployment_has_one_roster_with_the_key_of_each_site(folder: Path) -> None:
+def test_a_new_deployment_has_one_roster_with_the_key_of_each_site(
+    folder: Path,
+) -> None:
     sites = {name: folder / "sites" / name for name in ("berlin", "paris")}
     assert server_roster(folder) == {name: public(site) for name, site in sites.items()}
     texts = {(site / "vault" / ROSTER_FILE).read_bytes() for site in sites.values()}
@@ -60,21 +71,34 @@ def test_sites_of_other_machines_make_their_own_keys(tmp_path: Path) -> None:
     assert server_roster(folder) == {"berlin": public(site)}
 
 
-def test_the_roster_follows_who_joins_leaves_and_gets_another_key(folder: Path, tmp_path: Path) -> None:
+def test_the_roster_follows_who_joins_leaves_and_gets_another_key(
+    folder: Path, tmp_path: Path
+) -> None:
     site, before = folder / "sites" / "berlin", server_roster(folder)
     rotate_key(folder, "berlin", generate_key_pair(site, replace=True), LINK)  # type: ignore[arg-type]
     after = server_roster(folder)
     assert after == {**before, "berlin": public(site)}
-    assert after["berlin"] != before["berlin"]  # whoever took one key from the site's disk could take the other
+    # whoever took one key from the site's disk could take the other
+    assert after["berlin"] != before["berlin"]
     (tmp_path / "oslo").mkdir()
     key = generate_key_pair(tmp_path / "oslo")
     add_site(folder, "oslo", LINK, key)  # type: ignore[arg-type]
     assert server_roster(folder) == {**after, "oslo": public(tmp_path / "oslo")}
     assert read_roster(site / "vault" / ROSTER_FILE) == before  # pinned
-    problem(check_roster(site), "its key for berlin is not this site's own", "fedaux deploy roster")
-    problem(check_roster(folder / "sites" / "paris"), "differs from", "fedaux deploy roster")
+    problem(
+        check_roster(site),
+        "its key for berlin is not this site's own",
+        "fedaux deploy roster",
+    )
+    problem(
+        check_roster(folder / "sites" / "paris"), "differs from", "fedaux deploy roster"
+    )
     change = compare_roster(site, folder / "server" / ROSTER_FILE)
-    assert (change.added, change.removed, change.changed) == (("oslo",), (), ("berlin",))
+    assert (change.added, change.removed, change.changed) == (
+        ("oslo",),
+        (),
+        ("berlin",),
+    )
     assert change.fingerprint == fingerprint(server_roster(folder))
     install_roster(site, folder / "server" / ROSTER_FILE)
     fine(check_roster(site))
@@ -82,10 +106,16 @@ def test_the_roster_follows_who_joins_leaves_and_gets_another_key(folder: Path, 
     assert compare_roster(site, folder / "server" / ROSTER_FILE).removed == ("paris",)
 
 
-def test_a_roster_in_which_somebody_else_stands_for_this_site_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_roster_in_which_somebody_else_stands_for_this_site_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
     site, roster = folder / "sites" / "berlin", server_roster(folder)
     for name, wrong, text in (
-        ("swapped", {"berlin": roster["paris"], "paris": roster["berlin"]}, "not this site's own"),
+        (
+            "swapped",
+            {"berlin": roster["paris"], "paris": roster["berlin"]},
+            "not this site's own",
+        ),
         ("absent", {"paris": roster["paris"]}, "does not name this site"),
     ):
         write_roster(tmp_path / name, wrong)
@@ -96,10 +126,15 @@ def test_a_roster_in_which_somebody_else_stands_for_this_site_is_refused(folder:
         install_roster(site, folder / "server" / ROSTER_FILE)
 
 
-def test_an_owner_sees_whose_key_is_another_and_is_asked(folder: Path, tmp_path: Path) -> None:
+def test_an_owner_sees_whose_key_is_another_and_is_asked(
+    folder: Path, tmp_path: Path
+) -> None:
     site, file = folder / "sites" / "berlin", tmp_path / "roster.json"
     write_roster(file, {**server_roster(folder), "paris": bytes(32)})
-    words, pinned = ["deploy", "roster", str(file), "--site", str(site)], site / "vault" / ROSTER_FILE
+    words, pinned = (
+        ["deploy", "roster", str(file), "--site", str(site)],
+        site / "vault" / ROSTER_FILE,
+    )
     shown = CliRunner().invoke(app, words, input="n\n")
     assert shown.exit_code != 0
     assert "paris has ANOTHER KEY" in shown.output

@@ -1,4 +1,6 @@
-"""A run is started once, attended through restarts of the server, and ends with the code that it deserves."""
+"""A run is started once, attended through restarts of the server, and ends with the
+code that it deserves.
+"""
 
 import inspect
 import json
@@ -16,10 +18,18 @@ WORDS = ("--run-config", 'out="/run"')
 
 
 class Flower:
-    """Flower's command line at a server: what it says of runs, one answer after the other, and the log so far."""
+    """Flower's command line at a server: what it says of runs, one answer after the
+    other, and the log so far.
+    """
 
-    def __init__(self, *statuses: str | None, log: list[list[str]] | None = None) -> None:
-        self.statuses, self.log, self.calls = list(statuses), log or [["round 1\n"]], list[tuple[str, ...]]()
+    def __init__(
+        self, *statuses: str | None, log: list[list[str]] | None = None
+    ) -> None:
+        self.statuses, self.log, self.calls = (
+            list(statuses),
+            log or [["round 1\n"]],
+            list[tuple[str, ...]](),
+        )
 
     def call(self, *words: str) -> str:
         self.calls.append(words)
@@ -29,7 +39,11 @@ class Flower:
         if status is None:
             return '{"success": false, "error-message": "no connection"}'
         status, _, details = status.partition(" ")
-        runs = [{"run-id": "7", "status": status, "status-details": details or "why"}] if status else []
+        runs = (
+            [{"run-id": "7", "status": status, "status-details": details or "why"}]
+            if status
+            else []
+        )
         return json.dumps({"success": True, "runs": runs})
 
     def follow(self, *words: str) -> Iterator[str]:
@@ -43,13 +57,22 @@ class Flower:
 
 def control(flower: Flower, **changes: Any) -> tuple[RunControl, list[str], list[str]]:
     said, shown = list[str](), list[str]()
-    facts = {"call": flower.call, "follow": flower.follow, "say": said.append, "show": shown.append}
+    facts = {
+        "call": flower.call,
+        "follow": flower.follow,
+        "say": said.append,
+        "show": shown.append,
+    }
     return RunControl(**{**facts, "sleep": lambda _: None, **changes}), said, shown
 
 
 @pytest.mark.parametrize(
     ("end", "code"),
-    [("finished:completed", 0), ("finished:failed", Exit.NEGATIVE), ("finished:stopped", Exit.STOPPED)],
+    [
+        ("finished:completed", 0),
+        ("finished:failed", Exit.NEGATIVE),
+        ("finished:stopped", Exit.STOPPED),
+    ],
 )
 def test_the_exit_code_is_that_of_the_run(end: str, code: int) -> None:
     flower = Flower("", end)
@@ -64,7 +87,8 @@ def test_the_exit_code_is_that_of_the_run(end: str, code: int) -> None:
 def test_an_app_that_was_killed_is_started_again_a_few_times() -> None:
     """Somebody had to call run.sh."""
     lost = "finished:failed No heartbeat received from the task"
-    assert lost.partition(" ")[2] in inspect.getsource(sql_corestate)  # that is how Flower says it
+    # that is how Flower says it
+    assert lost.partition(" ")[2] in inspect.getsource(sql_corestate)
     flower = Flower("", lost, "finished:completed")
     runs, said, _ = control(flower)
     assert runs.main(WORDS) == 0
@@ -98,7 +122,9 @@ def test_a_restart_of_the_server_is_waited_for_and_no_line_is_shown_twice() -> N
     assert said == ["the server does not answer; waiting for it"]
 
 
-def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(LinkError, match=r"start superlink\.sh"):
         control(Flower(None))[0].main(WORDS)
     monkeypatch.setattr(run_control, "PATIENCE", 10.0)
@@ -108,7 +134,10 @@ def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do(monkeypatch
 
 def test_a_run_that_is_not_taken_is_an_error() -> None:
     flower = Flower("")
-    runs, *_ = control(flower, call=lambda *words: flower.call(*words) if words[0] == "list" else "Traceback")
+    runs, *_ = control(
+        flower,
+        call=lambda *words: flower.call(*words) if words[0] == "list" else "Traceback",
+    )
     with pytest.raises(LinkError, match="did not take the run"):
         runs.main(WORDS)
 

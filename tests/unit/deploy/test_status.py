@@ -1,4 +1,6 @@
-"""What an operator is told, from a run's folder and a SuperLink; `end_to_end/test_operator.py` has real ones."""
+"""What an operator is told, from a run's folder and a SuperLink;
+`end_to_end/test_operator.py` has real ones.
+"""
 
 import io
 import json
@@ -19,12 +21,22 @@ from fedaux.core.progress import OrdersSent, ReplyReceived, RoundFinished
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.deploy.layout import DeployError
 from fedaux.deploy.link import ControlLink, FlowerRun, LinkError, Node
-from fedaux.deploy.status import SiteStatus, State, Status, read_status, server_folder, status_panel, watch
+from fedaux.deploy.status import (
+    SiteStatus,
+    State,
+    Status,
+    read_status,
+    server_folder,
+    status_panel,
+    watch,
+)
 from fedaux.runs.status import FILE, RunStatus, SiteRecord
 from helpers.statuses import NOW, PARIS, RUNNING
 
 START = 1_800_000_000.0
-RESULT = RoundResult(1, {"mlp": 0.5}, {"berlin": ClientMetrics(9, 0.1, 1.0)}, seconds={"train": 2.0})
+RESULT = RoundResult(
+    1, {"mlp": 0.5}, {"berlin": ClientMetrics(9, 0.1, 1.0)}, seconds={"train": 2.0}
+)
 SPENT = Account(0.75, 1e-5, "replace-one", "record", 2)
 
 
@@ -32,7 +44,10 @@ def iso(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat()
 
 
-ONLINE = [Node(name, node, "online", iso(START - 60)) for node, name in enumerate(("berlin", "paris"), 1)]
+ONLINE = [
+    Node(name, node, "online", iso(START - 60))
+    for node, name in enumerate(("berlin", "paris"), 1)
+]
 
 
 @dataclass
@@ -42,7 +57,10 @@ class Link:
     down: str = ""
     run: FlowerRun | None = None
     known: list[Node] = field(
-        default_factory=lambda: [Node("berlin", 1, "online", iso(START - 60)), Node("paris", 2, "registered", "")]
+        default_factory=lambda: [
+            Node("berlin", 1, "online", iso(START - 60)),
+            Node("paris", 2, "registered", ""),
+        ]
     )
 
     def check(self) -> None:
@@ -63,9 +81,16 @@ def server(folder: Path) -> Path:
 
 
 def record(server: Path) -> RunStatus:
-    """Of a run in its second round, 30 s after its start: berlin has answered, paris has not."""
+    """Of a run in its second round, 30 s after its start: berlin has answered, paris
+    has not.
+    """
     status = RunStatus.start(Config.load(server / "fedaux.toml"), None, START)
-    status.update(ReplyReceived("release", None, "paris", 0, failure=Failure("paris", "gone", NO_ANSWER)), START + 5)
+    status.update(
+        ReplyReceived(
+            "release", None, "paris", 0, failure=Failure("paris", "gone", NO_ANSWER)
+        ),
+        START + 5,
+    )
     status.update(RoundFinished(RESULT, 9, ""), START + 10)
     status.update(OrdersSent("train", 2, ("berlin", "paris"), 2000), START + 20)
     status.update(ReplyReceived("train", 2, "berlin", 1000, SPENT), START + 30)
@@ -77,7 +102,12 @@ def store(server: Path, status: RunStatus, alive: float = START + 30) -> None:
     os.utime(server / "run" / FILE, (alive, alive))
 
 
-def read(server: Path, now: float = START + 40, link: Link | None = None, stuck_after: float | None = None) -> Status:
+def read(
+    server: Path,
+    now: float = START + 40,
+    link: Link | None = None,
+    stuck_after: float | None = None,
+) -> Status:
     return read_status(server, link or Link(), now, stuck_after)
 
 
@@ -86,9 +116,16 @@ def test_a_run_that_goes_on(server: Path) -> None:
     store(server, status)
     found = read(server)
     assert (found.state, found.link) == ("running", True)
-    assert found.problems == ("not connected: paris (registered). The log of supernode.sh there says why.",)
+    assert found.problems == (
+        "not connected: paris (registered). The log of supernode.sh there says why.",
+    )
     assert read(server, link=Link(known=ONLINE)).problems == ()
-    assert (found.round, found.phase, found.silence, found.stuck_after) == (2, "train", 10.0, 300.0)
+    assert (found.round, found.phase, found.silence, found.stuck_after) == (
+        2,
+        "train",
+        10.0,
+        300.0,
+    )
     assert [(site.connection, site.since, site.left) for site in found.sites] == [
         ("online", START - 60, 0.25),
         ("registered", None, 1.0),
@@ -98,26 +135,48 @@ def test_a_run_that_goes_on(server: Path) -> None:
 
 def test_json_has_all_of_it_and_null_for_what_never_was(server: Path) -> None:
     status = record(server)
-    status.update(ReplyReceived("train", 2, "berlin", 1, replace(SPENT, epsilon=float("inf"))), START + 31)
+    status.update(
+        ReplyReceived("train", 2, "berlin", 1, replace(SPENT, epsilon=float("inf"))),
+        START + 31,
+    )
     store(server, status)
     table = json.loads(json.dumps(read(server).to_dict(), allow_nan=False))
     keys = """time state run flower_run method round finished_rounds rounds phase phase_since started ended
         last_progress stuck_after seconds last_seconds bytes_sent bytes_received link error sites problems"""
     assert set(keys.split()) <= table.keys()
-    assert (table["phase"], table["round"], table["ended"], table["started"]) == ("train", 2, None, START)
+    assert (table["phase"], table["round"], table["ended"], table["started"]) == (
+        "train",
+        2,
+        None,
+        START,
+    )
     keys = """name connection since asked_for asked_at last_reply replies failures epsilon left last_error
         last_error_at versions"""
     berlin, paris = table["sites"]
     assert set(keys.split()) <= paris.keys()
-    assert (berlin["name"], berlin["epsilon"], berlin["left"], berlin["last_error_at"]) == ("berlin", None, 0.0, None)
-    assert (paris["asked_at"], paris["last_reply"], paris["failures"]) == (START + 20, None, {"no-answer": 1})
+    assert (
+        berlin["name"],
+        berlin["epsilon"],
+        berlin["left"],
+        berlin["last_error_at"],
+    ) == ("berlin", None, 0.0, None)
+    assert (paris["asked_at"], paris["last_reply"], paris["failures"]) == (
+        START + 20,
+        None,
+        {"no-answer": 1},
+    )
 
 
-def test_one_without_progress_is_stuck_and_who_is_waited_for_is_named(server: Path) -> None:
+def test_one_without_progress_is_stuck_and_who_is_waited_for_is_named(
+    server: Path,
+) -> None:
     store(server, record(server), alive=START + 400)
     found = read(server, START + 401)
     assert found.state == "stuck"
-    assert "no sign of progress for 6:11, in the phase train; not answered: paris (registered)" in found.problems[0]
+    assert (
+        "no sign of progress for 6:11, in the phase train; not answered: paris "
+        "(registered)" in found.problems[0]
+    )
     assert read(server, START + 330).state == "running"
     assert read(server, START + 330, stuck_after=299).state == "stuck"
     status = record(server)
@@ -126,7 +185,9 @@ def test_one_without_progress_is_stuck_and_who_is_waited_for_is_named(server: Pa
     assert "the server's own work" in read(server, START + 401).problems[0]
 
 
-def test_a_process_that_was_killed_has_failed_unless_it_was_told_to_stop(server: Path) -> None:
+def test_a_process_that_was_killed_has_failed_unless_it_was_told_to_stop(
+    server: Path,
+) -> None:
     store(server, record(server))
     found = read(server, START + 91)
     assert found.state == "failed"
@@ -136,18 +197,27 @@ def test_a_process_that_was_killed_has_failed_unless_it_was_told_to_stop(server:
     found = read(server, START + 91, Link(run=stopped))
     assert (found.state, found.flower_run) == ("stopped", 7)
     assert "the run was stopped after round 1 of" in found.problems[0]
-    assert [site.record.asked_for for site in found.sites] == ["", ""]  # nobody is waited for
+    # nobody is waited for
+    assert [site.record.asked_for for site in found.sites] == ["", ""]
 
 
 @pytest.mark.parametrize(
-    ("outcome", "problems"), [("finished", 0), ("stopped", 1), ("failed", 1)], ids=["finished", "stopped", "failed"]
+    ("outcome", "problems"),
+    [("finished", 0), ("stopped", 1), ("failed", 1)],
+    ids=["finished", "stopped", "failed"],
 )
-def test_the_runs_own_word_counts_when_it_has_ended(server: Path, outcome: str, problems: int) -> None:
+def test_the_runs_own_word_counts_when_it_has_ended(
+    server: Path, outcome: str, problems: int
+) -> None:
     status = record(server)
     status.end(outcome, "no quorum", START + 35)  # type: ignore[arg-type]
     store(server, status)
     found = read(server, START + 36, Link(known=ONLINE))
-    assert (found.state, found.error, len(found.problems)) == (outcome, "no quorum", problems)
+    assert (found.state, found.error, len(found.problems)) == (
+        outcome,
+        "no quorum",
+        problems,
+    )
     assert (found.phase, found.record.finished_rounds) == ("", 1)
     end = FlowerRun(7, "finished:stopped", "", iso(START - 5))
     stopped = read(server, START + 36, Link(known=ONLINE, run=end))
@@ -168,21 +238,34 @@ def test_a_run_that_has_not_begun_or_never_did(server: Path, before: bool) -> No
     late = read(server, handed_in + 500, Link(run=new))
     assert late.state == "stuck"
     assert "superexec.sh" in late.problems[0]
-    wrong = read(server, handed_in + 1, Link(run=replace(new, status="finished:failed", details="bad settings")))
+    wrong = read(
+        server,
+        handed_in + 1,
+        Link(run=replace(new, status="finished:failed", details="bad settings")),
+    )
     assert wrong.state == "failed"
     assert "the run has failed: bad settings" in wrong.problems[0]
-    assert read(server, handed_in + 1, Link(run=replace(new, status="finished:stopped"))).state == "stopped"
+    assert (
+        read(
+            server, handed_in + 1, Link(run=replace(new, status="finished:stopped"))
+        ).state
+        == "stopped"
+    )
 
 
 def test_a_second_run_that_was_refused_does_not_hide_the_first(server: Path) -> None:
     store(server, record(server), alive=START + 45)
-    refused = FlowerRun(9, "finished:failed", "belongs to a run that goes on", iso(START + 41))
+    refused = FlowerRun(
+        9, "finished:failed", "belongs to a run that goes on", iso(START + 41)
+    )
     found = read(server, START + 50, Link(known=ONLINE, run=refused))
     assert (found.state, found.phase, found.problems) == ("running", "train", ())
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed", "running"])
-def test_sites_that_are_offline_are_named_unless_the_run_is_finished(server: Path, state: str) -> None:
+def test_sites_that_are_offline_are_named_unless_the_run_is_finished(
+    server: Path, state: str
+) -> None:
     """A run had been stopped and no site was there, and the status was: no problems."""
     status, gone = record(server), [replace(node, status="offline") for node in ONLINE]
     if state != "running":
@@ -195,10 +278,16 @@ def test_sites_that_are_offline_are_named_unless_the_run_is_finished(server: Pat
     assert read(server, link=Link(known=gone)).problems == ()
 
 
-def test_a_server_that_is_down_is_a_problem_and_all_else_is_still_told(server: Path) -> None:
+def test_a_server_that_is_down_is_a_problem_and_all_else_is_still_told(
+    server: Path,
+) -> None:
     store(server, record(server))
     found = read(server, link=Link(down="start superlink.sh"))
-    assert (found.state, found.link, found.problems) == ("running", False, ("start superlink.sh",))
+    assert (found.state, found.link, found.problems) == (
+        "running",
+        False,
+        ("start superlink.sh",),
+    )
     assert {site.connection for site in found.sites} == {"unknown"}
     (server / "fedaux.toml").write_text("rounds = -1\n")
     assert "cannot be read: rounds must be" in read(server).problems[-1]
@@ -206,20 +295,39 @@ def test_a_server_that_is_down_is_a_problem_and_all_else_is_still_told(server: P
 
 def test_a_site_that_refused_for_its_budget_has_none_left(server: Path) -> None:
     status = record(server)
-    status.update(ReplyReceived("train", 2, "berlin", 0, failure=Failure("berlin", "budget", "budget")), START + 31)
+    status.update(
+        ReplyReceived(
+            "train", 2, "berlin", 0, failure=Failure("berlin", "budget", "budget")
+        ),
+        START + 31,
+    )
     store(server, status)
     assert read(server).sites[0].left == 0.0
 
 
 def test_sites_without_a_key_and_keys_without_a_site(server: Path) -> None:
-    found = read(server, link=Link(known=[Node("rome, oslo", 3, "offline", iso(START - 5))]))
+    found = read(
+        server, link=Link(known=[Node("rome, oslo", 3, "offline", iso(START - 5))])
+    )
     assert (found.state, found.record.rounds) == ("none", 0)
-    assert found.problems == ("not connected: rome (offline), oslo (offline). The log of supernode.sh there says why.",)
-    connections = {"berlin": "unregistered", "paris": "unregistered", "rome": "offline", "oslo": "offline"}
+    assert found.problems == (
+        (
+            "not connected: rome (offline), oslo (offline). The log of supernode.sh "
+            "there says why."
+        ),
+    )
+    connections = {
+        "berlin": "unregistered",
+        "paris": "unregistered",
+        "rome": "offline",
+        "oslo": "offline",
+    }
     assert {site.name: site.connection for site in found.sites} == connections
 
 
-def test_a_regional_server_has_its_run_elsewhere_and_the_sites_of_its_region(server: Path, tmp_path: Path) -> None:
+def test_a_regional_server_has_its_run_elsewhere_and_the_sites_of_its_region(
+    server: Path, tmp_path: Path
+) -> None:
     whole = Config.load(server / "fedaux.toml")
     part = replace(whole, federation=replace(whole.federation, sites=("berlin",)))
     status = RunStatus.start(part, None, START)
@@ -228,12 +336,18 @@ def test_a_regional_server_has_its_run_elsewhere_and_the_sites_of_its_region(ser
     os.utime(tmp_path / FILE, (START + 30, START + 30))
     link = Link(known=[Node("berlin", 1, "online", iso(START - 60))])
     found = read_status(server, link, START + 40, folder=tmp_path)
-    assert (found.state, found.round, [site.name for site in found.sites]) == ("running", 1, ["berlin"])
+    assert (found.state, found.round, [site.name for site in found.sites]) == (
+        "running",
+        1,
+        ["berlin"],
+    )
     assert read(server, link=link).state == "none"
 
 
 def test_the_folder_may_be_the_servers_or_the_deployments(folder: Path) -> None:
-    assert server_folder(folder) == server_folder(folder / "server") == folder / "server"
+    assert (
+        server_folder(folder) == server_folder(folder / "server") == folder / "server"
+    )
     with pytest.raises(DeployError, match=r"there is no server\.env"):
         server_folder(folder / "sites")
 
@@ -261,7 +375,10 @@ def test_a_server_that_says_nothing_is_not_waited_for(
 def shown(status: Status, width: int = 100) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     console.print(status_panel(status))
-    return [" ".join(line.strip("│╭╮╰╯─ \n").split()) for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    return [
+        " ".join(line.strip("│╭╮╰╯─ \n").split())
+        for line in console.file.getvalue().splitlines()
+    ]  # type: ignore[attr-defined]
 
 
 def test_the_panel_has_all_that_is_known() -> None:
@@ -284,10 +401,18 @@ def test_the_panel_has_all_that_is_known() -> None:
 def test_the_panel_says_who_runs_which_versions() -> None:
     sites = tuple(
         SiteStatus(name, "online", record=SiteRecord(versions=versions))
-        for name, versions in (("berlin", "fedaux 2"), ("paris", "fedaux 1"), ("rome", "fedaux 2"), ("oslo", ""))
+        for name, versions in (
+            ("berlin", "fedaux 2"),
+            ("paris", "fedaux 1"),
+            ("rome", "fedaux 2"),
+            ("oslo", ""),
+        )
     )
     lines = shown(replace(RUNNING, sites=sites, versions="fedaux 2"))
-    assert lines[5:7] == ["versions fedaux 2: the server, berlin, rome", "versions fedaux 1: paris"]
+    assert lines[5:7] == [
+        "versions fedaux 2: the server, berlin, rome",
+        "versions fedaux 1: paris",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -298,15 +423,21 @@ def test_the_panel_says_who_runs_which_versions() -> None:
         ("failed", 5, "failed after round 3 of 5"),
     ],
 )
-def test_the_panel_of_a_run_that_does_not_go_on_is_not_cut_in_80_columns(state: State, rounds: int, text: str) -> None:
+def test_the_panel_of_a_run_that_does_not_go_on_is_not_cut_in_80_columns(
+    state: State, rounds: int, text: str
+) -> None:
     run = RunStatus(finished_rounds=3, rounds=rounds)
-    lines = shown(Status(NOW, state, record=run, problems=("run.sh goes on",), sites=(PARIS,)), 80)
+    lines = shown(
+        Status(NOW, state, record=run, problems=("run.sh goes on",), sites=(PARIS,)), 80
+    )
     assert f"run {text}" in lines
     assert "problem: run.sh goes on" in lines
     assert "paris offline 1:10 train 1:05 never ? 1 no-answer 2" in lines
 
 
-def test_the_panel_is_drawn_until_somebody_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_panel_is_drawn_until_somebody_stops_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ended = Status(NOW, "finished", record=RunStatus(finished_rounds=5, rounds=5))
     found, looks = iter([RUNNING, RUNNING, ended]), iter([None, None])
 
@@ -319,4 +450,6 @@ def test_the_panel_is_drawn_until_somebody_stops_it(monkeypatch: pytest.MonkeyPa
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     assert watch(console, lambda: next(found), 7.0).state == "finished"
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert text.index("running: round 2 of 5") < text.index("finished after round 5 of 5")
+    assert text.index("running: round 2 of 5") < text.index(
+        "finished after round 5 of 5"
+    )

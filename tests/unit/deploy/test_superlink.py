@@ -1,6 +1,8 @@
-"""A SuperLink under attack, before anybody has shown a key: it stays reachable, and reads no more than it must.
+"""A SuperLink under attack, before anybody has shown a key: it stays reachable, and
+reads no more than it must.
 
-Other machines reach its fleet API and its health check only."""
+Other machines reach its fleet API and its health check only.
+"""
 
 import asyncio
 import importlib
@@ -44,7 +46,9 @@ async def answer(request: Request) -> PlainTextResponse:
         read.append(len(await request.body()))
     except ClientDisconnect:
         read.append(-1)
-    return PlainTextResponse("fine", headers={"caller": request.client.host if request.client else ""})
+    return PlainTextResponse(
+        "fine", headers={"caller": request.client.host if request.client else ""}
+    )
 
 
 async def follow(request: Request) -> StreamingResponse:
@@ -61,7 +65,10 @@ async def follow(request: Request) -> StreamingResponse:
 @contextmanager
 def serving() -> Iterator[int]:
     app = Starlette(
-        routes=[*(Route(path, answer, methods=["GET", "POST"]) for path in ("/", FLEET)), Route("/log", follow)],
+        routes=[
+            *(Route(path, answer, methods=["GET", "POST"]) for path in ("/", FLEET)),
+            Route("/log", follow),
+        ],
         middleware=[Middleware(SiteLimitMiddleware)],
     )
     servers: list[uvicorn.Server] = []
@@ -75,7 +82,12 @@ def serving() -> Iterator[int]:
     limit.setattr(superlink, "MAX_BODY", LIMIT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uvicorn, "Server", Kept)
-        options = {"port": 0, "log_level": "error", "proxy_headers": True, "forwarded_allow_ips": "*"}
+        options = {
+            "port": 0,
+            "log_level": "error",
+            "proxy_headers": True,
+            "forwarded_allow_ips": "*",
+        }
         thread = threading.Thread(target=partial(serve, app, **options), daemon=True)
         thread.start()
         while not (servers and servers[0].started):
@@ -117,7 +129,9 @@ def empty() -> None:
 
 
 def head(*lines: str) -> bytes:
-    return "\r\n".join([f"POST {FLEET} HTTP/1.1", "Host: x", "Connection: close", *lines, "", ""]).encode()
+    return "\r\n".join(
+        [f"POST {FLEET} HTTP/1.1", "Host: x", "Connection: close", *lines, "", ""]
+    ).encode()
 
 
 def test_a_body_is_read_up_to_the_limit() -> None:
@@ -136,7 +150,9 @@ def test_a_body_that_says_it_is_longer_is_not_read() -> None:
 def test_a_body_that_was_refused_is_not_read_and_thrown_away() -> None:
     """5 GB in a minute were, at the cost of everybody else."""
     with serving() as port, socket.create_connection(("127.0.0.1", port), 10) as made:
-        made.sendall(f"POST {FLEET} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n".encode())
+        made.sendall(
+            f"POST {FLEET} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n".encode()
+        )
         with pytest.raises(ConnectionError):
             made.sendall(bytes(10**8))
 
@@ -145,12 +161,18 @@ def test_a_body_that_was_refused_is_not_read_and_thrown_away() -> None:
 def test_a_body_that_does_not_say_so_is_not_read(more: list[str]) -> None:
     chunks = b"".join(b"200\r\n" + bytes(0x200) + b"\r\n" for _ in range(4))
     with serving() as port:
-        assert b"200 OK" not in call(port, head("Transfer-Encoding: chunked", *more) + chunks + b"0\r\n\r\n")
+        assert b"200 OK" not in call(
+            port, head("Transfer-Encoding: chunked", *more) + chunks + b"0\r\n\r\n"
+        )
     assert read == []
 
 
-@pytest.mark.parametrize("begun", [b"", b"POST / HTTP/1.1\r\nHost:", head("Content-Length: 10") + b"12345"])
-def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+@pytest.mark.parametrize(
+    "begun", [b"", b"POST / HTTP/1.1\r\nHost:", head("Content-Length: 10") + b"12345"]
+)
+def test_a_request_that_does_not_arrive_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
     monkeypatch.setattr(superlink, "REQUEST_TIMEOUT", 0.1)
     with serving() as port:
         started = time.monotonic()
@@ -159,8 +181,11 @@ def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPa
         assert LimitedProtocol.by_machine.total() <= 1
 
 
-def test_a_second_request_that_does_not_arrive_is_given_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(superlink, "REQUEST_TIMEOUT", 0.5)  # the first has to arrive in it
+def test_a_second_request_that_does_not_arrive_is_given_up_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # the first has to arrive in it
+    monkeypatch.setattr(superlink, "REQUEST_TIMEOUT", 0.5)
     with serving() as port, socket.create_connection(("127.0.0.1", port), 10) as made:
         made.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         until_fine(made)
@@ -168,21 +193,30 @@ def test_a_second_request_that_does_not_arrive_is_given_up_too(monkeypatch: pyte
         assert made.recv(4096) == b""
 
 
-def test_requests_that_do_arrive_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_that_do_arrive_share_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Together their heads are longer than one may be."""
     monkeypatch.setattr(superlink, "MAX_HEAD", 2000)
     line = f"X-Long: {'x' * 1000}\r\n"
     with serving() as port, socket.create_connection(("127.0.0.1", port), 10) as made:
         for size in (0, 10, LIMIT, 0, 10):
-            made.sendall(f"POST / HTTP/1.1\r\nHost: x\r\n{line}Content-Length: {size}\r\n\r\n".encode())
+            made.sendall(
+                f"POST / HTTP/1.1\r\nHost: x\r\n{line}Content-Length: {size}\r\n\r\n".encode()
+            )
             made.sendall(bytes(size))
             until_fine(made)
     assert read == [0, 10, LIMIT, 0, 10]
 
 
-@pytest.mark.parametrize("begun", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\n" + 9 * b"X: x\r\n"])
+@pytest.mark.parametrize(
+    "begun",
+    [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\n" + 9 * b"X: x\r\n"],
+)
 def test_headers_have_an_end(begun: bytes) -> None:
-    """A path of 20 MB kept the server busy for 11 s: it is put together anew with every packet."""
+    """A path of 20 MB kept the server busy for 11 s: it is put together anew with every
+    packet.
+    """
     with serving() as port, socket.create_connection(("127.0.0.1", port), 10) as made:
         made.sendall(begun)
         with pytest.raises(ConnectionError):
@@ -190,7 +224,9 @@ def test_headers_have_an_end(begun: bytes) -> None:
 
 
 def test_no_connection_becomes_a_websocket() -> None:
-    """It left the count of connections one too high, for good: after a hundred its machine was shut out."""
+    """It left the count of connections one too high, for good: after a hundred its
+    machine was shut out.
+    """
     upgrade = (
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
@@ -218,20 +254,28 @@ def test_no_connection_becomes_a_websocket() -> None:
         ("", "", False),
     ],
 )
-def test_whom_a_connection_counts_on(address: str, counted: str, loopback: bool) -> None:
-    """An IPv6 machine has 2⁶⁴ addresses to call from. Only this machine may control the server."""
+def test_whom_a_connection_counts_on(
+    address: str, counted: str, loopback: bool
+) -> None:
+    """An IPv6 machine has 2⁶⁴ addresses to call from. Only this machine may control the
+    server.
+    """
     assert (machine(address), is_loopback(address)) == (counted, loopback)
     assert superlink.is_local((address, 5)) is loopback
     assert not superlink.is_local(None)
 
 
-def test_one_machine_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_machine_cannot_take_all_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """991 half-open requests made /health unreachable."""
     monkeypatch.setattr(superlink, "MAX_CONNECTIONS", 5)
     monkeypatch.setattr(superlink, "CONNECTION_RATE", 1e9)
     monkeypatch.setattr(superlink, "is_loopback", lambda address: False)
     with serving() as port:
-        half_open = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(5)]
+        half_open = [
+            socket.create_connection(("127.0.0.1", port), 10) for _ in range(5)
+        ]
         for made in half_open:
             made.sendall(b"GET / HTTP/1.1\r\n")
         while LimitedProtocol.by_machine.total() < 5:
@@ -254,11 +298,17 @@ def test_there_are_as_many_files_as_there_may_be() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_server_that_is_stopped_does_not_wait_for_who_follows_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While `run.sh` showed the log of a run, `superlink.sh` took no calls any more, and did not end either."""
+def test_a_server_that_is_stopped_does_not_wait_for_who_follows_a_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While `run.sh` showed the log of a run, `superlink.sh` took no calls any more,
+    and did not end either.
+    """
     monkeypatch.setattr(superlink, "SHUTDOWN_TIMEOUT", 1)
     with ExitStack() as stack, serving() as port:
-        follower = stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+        follower = stack.enter_context(
+            socket.create_connection(("127.0.0.1", port), 10)
+        )
         follower.sendall(b"GET /log HTTP/1.1\r\nHost: here\r\n\r\n")
         assert b"200 OK" in follower.recv(4096)
 
@@ -266,10 +316,14 @@ def test_a_server_that_is_stopped_does_not_wait_for_who_follows_a_log(monkeypatc
 def test_who_calls_is_whom_the_connection_comes_from() -> None:
     """`FORWARDED_ALLOW_IPS=*` and a header opened the control API to other machines."""
     with serving() as port:
-        assert b"caller: 127.0.0.1" in call(port, head("Content-Length: 0", "X-Forwarded-For: 192.0.2.7"))
+        assert b"caller: 127.0.0.1" in call(
+            port, head("Content-Length: 0", "X-Forwarded-For: 192.0.2.7")
+        )
 
 
-def test_a_machine_that_connects_too_often_is_hung_up_on_before_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_connects_too_often_is_hung_up_on_before_tls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(superlink, "MAX_CONNECTIONS", 5)
     monkeypatch.setattr(superlink, "CONNECTION_RATE", 0.5)
     ask = head("Content-Length: 0")
@@ -318,7 +372,9 @@ def test_what_is_open(path: str, public: bool) -> None:
 
 
 @pytest.mark.usefixtures("flower")
-def test_flowers_own_server_answers_strangers_only_about_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flowers_own_server_answers_strangers_only_about_the_fleet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from flwr.superlink.main import create_app
     from starlette.testclient import TestClient
 
@@ -330,45 +386,75 @@ def test_flowers_own_server_answers_strangers_only_about_the_fleet(monkeypatch: 
     started.assert_called_once_with()
     assert uvicorn.run is superlink.serve_checked
     app = create_app()
-    closed = {"/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/acquire-task", "/docs"}
+    closed = {
+        "/v1/control/start-run",
+        "/v1/control/register-node",
+        "/v1/runtime/acquire-task",
+        "/docs",
+    }
     opened = {"/v1/fleet/activate-node", "/health"}
     for caller, refused in (("192.0.2.7", closed), ("127.0.0.1", set())):
         client = TestClient(app, client=(caller, 1234))
-        assert {path for path in closed | opened if client.post(path).status_code == 403} == refused
-    assert client.post("/v1/fleet/activate-node", headers={"Content-Length": str(10**9)}).status_code == 413
+        assert {
+            path for path in closed | opened if client.post(path).status_code == 403
+        } == refused
+    assert (
+        client.post(
+            "/v1/fleet/activate-node", headers={"Content-Length": str(10**9)}
+        ).status_code
+        == 413
+    )
     monkeypatch.setattr(superlink, "serve", served := Mock())
     superlink.serve_checked(app, port=1)
     served.assert_called_once_with(app, port=1)
 
 
 @pytest.mark.usefixtures("flower")
-def test_a_superlink_without_its_protections_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_superlink_without_its_protections_is_not_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Whatever Flower's text looks like: what is there counts."""
     from flwr.superlink.main import create_app
 
     monkeypatch.setattr(superlink, "serve", served := Mock())
     with pytest.raises(PatchError, match="not in effect"):
         superlink.serve_checked(create_app(), port=1)
-    flower_patches.add_middleware([Middleware(one) for one in superlink.OWN])  # but no quotas
+    # but no quotas
+    flower_patches.add_middleware([Middleware(one) for one in superlink.OWN])
     with pytest.raises(PatchError, match="not in effect"):
         superlink.serve_checked(create_app(), port=1)
     served.assert_not_called()
 
 
-async def ask(limits: SiteLimitMiddleware, size: int, key: bytes = b"k", path: str = "/v1/fleet/push-object") -> int:
+async def ask(
+    limits: SiteLimitMiddleware,
+    size: int,
+    key: bytes = b"k",
+    path: str = "/v1/fleet/push-object",
+) -> int:
     """The status of an answer to a request of a site; 200: it was passed on."""
     sent: list[int] = []
 
     async def send(message: dict[str, object]) -> None:
         sent.extend([int(message["status"])] if "status" in message else [])  # type: ignore[call-overload]
 
-    headers = [(b"content-length", str(size).encode()), (superlink.PUBLIC_KEY_HEADER, key)]
-    scope = {"type": "http", "path": path, "client": ("192.0.2.7", 1), "headers": headers}
+    headers = [
+        (b"content-length", str(size).encode()),
+        (superlink.PUBLIC_KEY_HEADER, key),
+    ]
+    scope = {
+        "type": "http",
+        "path": path,
+        "client": ("192.0.2.7", 1),
+        "headers": headers,
+    }
     await limits(scope, Mock(), send)  # type: ignore[arg-type]
     return sent[0] if sent else 200
 
 
-def test_one_site_has_a_rate_and_another_is_not_slowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_site_has_a_rate_and_another_is_not_slowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -386,7 +472,10 @@ def test_one_site_has_a_rate_and_another_is_not_slowed(monkeypatch: pytest.Monke
         return found
 
     found = asyncio.run(play())
-    at_once, waiting = superlink.REQUEST_BURST, int(superlink.MAX_DELAY * superlink.REQUEST_RATE)
+    at_once, waiting = (
+        superlink.REQUEST_BURST,
+        int(superlink.MAX_DELAY * superlink.REQUEST_RATE),
+    )
     assert found.count(200) == pytest.approx(at_once + waiting, abs=2)
     assert set(found) == {200, 503}
     assert slept[0] == slept[-1] == 0.0
@@ -410,7 +499,9 @@ def test_one_site_has_so_many_bytes_in_flight() -> None:
     assert asyncio.run(play()) == [503, 413, 200, 200, 200]
 
 
-def test_a_server_that_has_nothing_but_internal_errors_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_has_nothing_but_internal_errors_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ended, now = Mock(), [0.0]
     monkeypatch.setattr(superlink.os, "kill", ended)
 

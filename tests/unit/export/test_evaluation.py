@@ -1,4 +1,6 @@
-"""An exported model on labelled records: folders of classes, of sites, arrays and tables."""
+"""An exported model on labelled records: folders of classes, of sites, arrays and
+tables.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +30,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 def write(folder: Path, sites: tuple[str, ...] = ("",)) -> Evaluation:
     """Sixty test images as files, dealt to sites; what a model must be measured on."""
     test = open_data(TINY_CONFIG).test
-    for i, (x, y) in enumerate(zip(test.gather(slice(0, 60)), test.labels[:60], strict=True)):
+    for i, (x, y) in enumerate(
+        zip(test.gather(slice(0, 60)), test.labels[:60], strict=True)
+    ):
         place = folder / sites[i % len(sites)] / str(y)
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray(x[..., 0]).save(place / f"{i:03}.png")
@@ -37,7 +41,9 @@ def write(folder: Path, sites: tuple[str, ...] = ("",)) -> Evaluation:
 
 def test_figures_are_those_of_the_answers(model: Model, tmp_path: Path) -> None:
     test, seen = write(tmp_path / "scans"), list[tuple[int, int]]()
-    found = evaluate_model(model, tmp_path / "scans", on_records=lambda *done: seen.append(done))
+    found = evaluate_model(
+        model, tmp_path / "scans", on_records=lambda *done: seen.append(done)
+    )
     wanted = Evaluation.of(model.predict(test.gather(slice(0, 60))), test.labels[:60])
     assert np.array_equal(found.total.table, wanted.table)
     assert found.total.auc == pytest.approx(wanted.auc)
@@ -47,18 +53,29 @@ def test_figures_are_those_of_the_answers(model: Model, tmp_path: Path) -> None:
     name, true, answer = found.wrong[0]
     assert Path(name).parent.name == true != answer
     np.savez(tmp_path / "arrays.npz", x=test.gather(slice(0, 60)), y=test.labels[:60])
-    assert np.array_equal(evaluate_model(model, tmp_path / "arrays.npz").total.table, wanted.table)
+    assert np.array_equal(
+        evaluate_model(model, tmp_path / "arrays.npz").total.table, wanted.table
+    )
 
 
 def test_sites_are_measured_one_by_one(model: Model, tmp_path: Path) -> None:
     write(tmp_path / "scans", ("north", "south"))
     found = evaluate_model(model, tmp_path / "scans")
     assert list(found.sites) == ["north", "south"]
-    assert np.array_equal(found.total.table, sum(one.table for one in found.sites.values()))
+    assert np.array_equal(
+        found.total.table, sum(one.table for one in found.sites.values())
+    )
     assert int(found.sites["north"].table.sum()) == 30
     table = found.to_dict(model.classes)
     assert set(table["sites"]) == {"north", "south"}
-    assert {"accuracy", "balanced_accuracy", "majority", "classes", "warning", "confusion"} <= set(table)
+    assert {
+        "accuracy",
+        "balanced_accuracy",
+        "majority",
+        "classes",
+        "warning",
+        "confusion",
+    } <= set(table)
 
 
 def test_damaged_images_are_left_out_or_stop(model: Model, tmp_path: Path) -> None:
@@ -68,13 +85,19 @@ def test_damaged_images_are_left_out_or_stop(model: Model, tmp_path: Path) -> No
     found = evaluate_model(model, tmp_path / "scans")
     assert (int(found.total.table.sum()), found.skipped) == (59, (broken,))
     with pytest.raises(UnreadableError, match=r"007.png cannot be read as an image"):
-        evaluate_model(model, tmp_path / "scans", reader=InputReader(model.record_spec, strict=True))
+        evaluate_model(
+            model,
+            tmp_path / "scans",
+            reader=InputReader(model.record_spec, strict=True),
+        )
 
 
 def test_folders_that_are_no_class_are_named(model: Model, tmp_path: Path) -> None:
     write(tmp_path / "scans")
     (tmp_path / "scans" / "3").rename(tmp_path / "scans" / "three")
-    with pytest.raises(RecordsError, match="has folders three, which are no class of this model"):
+    with pytest.raises(
+        RecordsError, match="has folders three, which are no class of this model"
+    ):
         evaluate_model(model, tmp_path / "scans")
     with pytest.raises(RecordsError, match="give a folder of images"):
         evaluate_model(model, tmp_path / "scans.txt")

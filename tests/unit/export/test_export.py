@@ -1,4 +1,6 @@
-"""A finished run becomes folders that hold all that is needed: weights, a card for programs, a page for people."""
+"""A finished run becomes folders that hold all that is needed: weights, a card for
+programs, a page for people.
+"""
 
 import json
 import math
@@ -31,7 +33,9 @@ def card_of(folder: Path) -> dict:
     return json.loads((folder / "card.json").read_text())
 
 
-def test_the_exported_network_is_the_run_s_own_to_the_bit(result: FinishedRun, tmp_path: Path) -> None:
+def test_the_exported_network_is_the_run_s_own_to_the_bit(
+    result: FinishedRun, tmp_path: Path
+) -> None:
     folders = export_model(result.folder, tmp_path / "out")
     assert [folder.name for folder in folders] == ["mlp-0", "cnn-1"]
     test = open_data(result.state.config).test
@@ -42,8 +46,14 @@ def test_the_exported_network_is_the_run_s_own_to_the_bit(result: FinishedRun, t
             wanted = own.eval()(test.tensor()).numpy()
         model = Model.from_pretrained(folder)
         assert np.array_equal(model.logits(test.gather()), wanted)
-        accuracy = float((model.predict(test.gather()).argmax(axis=1) == test.labels).mean())
-        assert accuracy == result.state.history[-1].accuracy[spec.label] == model.card["metrics"]["accuracy"]
+        accuracy = float(
+            (model.predict(test.gather()).argmax(axis=1) == test.labels).mean()
+        )
+        assert (
+            accuracy
+            == result.state.history[-1].accuracy[spec.label]
+            == model.card["metrics"]["accuracy"]
+        )
 
 
 def test_the_card_says_what_the_model_is(result: FinishedRun, tmp_path: Path) -> None:
@@ -51,11 +61,16 @@ def test_the_card_says_what_the_model_is(result: FinishedRun, tmp_path: Path) ->
     assert (card["format"], card["fedaux"]) == (1, __version__)
     assert card["prototype"] == {"name": "cnn", "options": {"features": 8, "width": 4}}
     assert card["record"]["kind"] == "image"
-    assert (card["record"]["shape"], card["record"]["network_sees"]) == ([8, 8, 1], [1, 8, 8])
+    assert (card["record"]["shape"], card["record"]["network_sees"]) == (
+        [8, 8, 1],
+        [1, 8, 8],
+    )
     assert card["record"]["scaling"].startswith("(x - 127.5) / 63.75")
     assert card["classes"] == [str(digit) for digit in range(10)]
     assert (card["method"], card["rounds"]) == ("fedaux", 2)
-    assert card["metrics"]["accuracy_per_prototype"] == result.state.history[-1].accuracy
+    assert (
+        card["metrics"]["accuracy_per_prototype"] == result.state.history[-1].accuracy
+    )
     assert card["metrics"]["test_records"] == 359
     assert {"balanced_accuracy", "macro_f1", "auc", "majority"} <= set(card["metrics"])
     assert set(card["metrics"]["recall"]["3"]) == {"records", "recall", "low", "high"}
@@ -67,7 +82,9 @@ def test_the_card_says_what_the_model_is(result: FinishedRun, tmp_path: Path) ->
     assert "onnx" not in card
 
 
-def test_the_page_has_front_matter_as_hubs_read_it(result: FinishedRun, tmp_path: Path) -> None:
+def test_the_page_has_front_matter_as_hubs_read_it(
+    result: FinishedRun, tmp_path: Path
+) -> None:
     folder = export_model(result.folder, tmp_path)[0]
     _, front, body = (folder / "README.md").read_text().split("---\n", 2)
     table = yaml.safe_load(front)
@@ -95,7 +112,10 @@ def test_the_page_has_front_matter_as_hubs_read_it(result: FinishedRun, tmp_path
 
 def test_seeded_noise_covers_nothing(tmp_path: Path) -> None:
     state = finished_state(replace(TINY_CONFIG, privacy=PrivacyConfig(unsafe_seed=0)))
-    accounts = {name: replace(account, epsilon=math.inf) for name, account in state.accounts.items()}
+    accounts = {
+        name: replace(account, epsilon=math.inf)
+        for name, account in state.accounts.items()
+    }
     RunWriter(tmp_path).save(replace(state, accounts=accounts))
     (folder,) = export_model(tmp_path)
     assert folder == tmp_path / "model" / "mlp-0"
@@ -106,11 +126,17 @@ def test_seeded_noise_covers_nothing(tmp_path: Path) -> None:
 
 
 def test_heads_alone_are_exported_with_their_frozen_network(tmp_path: Path) -> None:
-    heads = finished_run(tmp_path, replace(TINY_CONFIG, head_only=True, prototypes=(CNN,), rounds=1))
+    heads = finished_run(
+        tmp_path, replace(TINY_CONFIG, head_only=True, prototypes=(CNN,), rounds=1)
+    )
     model = Model.from_pretrained(export_model(heads.folder)[0])
     test = open_data(TINY_CONFIG).test
-    assert (predict(model.network, test).argmax(axis=1) == test.labels).mean() == heads.accuracy
-    assert model.card["weights"]["parameters"] == sum(p.numel() for p in build(CNN, (1, 8, 8), 10, 0).parameters())
+    assert (
+        predict(model.network, test).argmax(axis=1) == test.labels
+    ).mean() == heads.accuracy
+    assert model.card["weights"]["parameters"] == sum(
+        p.numel() for p in build(CNN, (1, 8, 8), 10, 0).parameters()
+    )
 
 
 def test_text_brings_its_tokenizer(
@@ -121,7 +147,13 @@ def test_text_brings_its_tokenizer(
     encoder = publish_encoder(tmp_path / "tiny")
     texts = write_texts(tmp_path / "a.csv", 90, seed=1)
     texts.write_text(texts.read_text().replace("label,text", "label,body"))
-    data = {"source": "csv", "path": str(texts), "clients": 2, "alpha": 1.0, "options": {"text": "body"}}
+    data = {
+        "source": "csv",
+        "path": str(texts),
+        "clients": 2,
+        "alpha": 1.0,
+        "options": {"text": "body"},
+    }
     table = {
         "rounds": 1,
         "head_only": True,
@@ -146,11 +178,27 @@ def test_text_brings_its_tokenizer(
 
     told = ["the rocket and the moon", "the league, the cup", "oil price"]
     (tmp_path / "t.csv").write_text("body\n" + "".join(f'"{text}"\n' for text in told))
-    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"words": text}) + "\n" for text in told))
+    (tmp_path / "t.jsonl").write_text(
+        "".join(json.dumps({"words": text}) + "\n" for text in told)
+    )
     for name, words in (("t.csv", []), ("t.jsonl", ["--column", "words"])):
-        assert fedaux(monkeypatch, "predict", folder, tmp_path / name, "--top", 1, "--json", *words) == 0
+        assert (
+            fedaux(
+                monkeypatch,
+                "predict",
+                folder,
+                tmp_path / name,
+                "--top",
+                1,
+                "--json",
+                *words,
+            )
+            == 0
+        )
         given = json.loads(capsys.readouterr().out)["predictions"]
-        assert [one["top"][0]["probability"] for one in given] == pytest.approx(model.predict(told).max(axis=1), 1e-5)
+        assert [one["top"][0]["probability"] for one in given] == pytest.approx(
+            model.predict(told).max(axis=1), 1e-5
+        )
     np.save(tmp_path / "x.npy", np.zeros(3))
     (tmp_path / "damaged.jsonl").write_text("{")
     for name, message in (
@@ -171,7 +219,13 @@ def test_without_the_packages_for_onnx(
     package: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert fedaux(monkeypatch, "export", result.folder, "--out", tmp_path / "out", "--onnx") == 6
+    assert (
+        fedaux(
+            monkeypatch, "export", result.folder, "--out", tmp_path / "out", "--onnx"
+        )
+        == 6
+    )
     assert "pip install 'fedaux[onnx]'" in paragraph(capsys.readouterr().err)
     assert not (tmp_path / "out").exists()
-    assert len(export_model(result.folder, tmp_path / "out")) == 2  # all else goes without them
+    # all else goes without them
+    assert len(export_model(result.folder, tmp_path / "out")) == 2

@@ -1,4 +1,6 @@
-"""A model on its own: the same answers wherever its folder is, and a clear word where it cannot be read or asked."""
+"""A model on its own: the same answers wherever its folder is, and a clear word where
+it cannot be read or asked.
+"""
 
 import hashlib
 import json
@@ -44,11 +46,16 @@ def edit(folder: Path, change: Callable[[dict], object]) -> None:
 def test_it_is_found_from_above_and_in_its_run(folder: Path, original: Path) -> None:
     export_model(original)
     records = open_data(TINY_CONFIG).test.gather(slice(0, 20))
-    answers = [Model.from_pretrained(where).predict(records) for where in (folder, folder.parent, original)]
+    answers = [
+        Model.from_pretrained(where).predict(records)
+        for where in (folder, folder.parent, original)
+    ]
     assert np.array_equal(answers[0], answers[1])
     assert np.array_equal(answers[0], answers[2])
     shutil.copytree(folder, folder.parent / "another")
-    with pytest.raises(ModelError, match=r"holds several models, choose one of .*another, .*mlp-0"):
+    with pytest.raises(
+        ModelError, match=r"holds several models, choose one of .*another, .*mlp-0"
+    ):
         Model.from_pretrained(folder.parent)
 
 
@@ -59,7 +66,8 @@ def test_probabilities(folder: Path) -> None:
     assert found.shape == (len(records), len(model.classes)) == (359, 10)
     assert found.dtype == np.float32
     assert found.sum(axis=1) == pytest.approx(1, abs=1e-5)
-    assert model.predict(records[100:101]) == pytest.approx(found[100:101], abs=1e-6)  # rows do not mix
+    # rows do not mix
+    assert model.predict(records[100:101]) == pytest.approx(found[100:101], abs=1e-6)
     assert model.predict(records[:0]).shape == (0, 10)
     assert not model.network.training
 
@@ -68,18 +76,26 @@ def test_saved_again_it_is_the_same(folder: Path, tmp_path: Path) -> None:
     model = Model.from_pretrained(folder)
     again = Model.from_pretrained(model.save_pretrained(tmp_path / "again" / "mlp-0"))
     assert again.card == model.card
-    assert (tmp_path / "again/mlp-0/model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+    assert (tmp_path / "again/mlp-0/model.safetensors").read_bytes() == (
+        folder / "model.safetensors"
+    ).read_bytes()
 
 
 def test_a_model_refuses_other_records(folder: Path) -> None:
-    with pytest.raises(RecordsError, match=r"takes uint8 images of shape \(N, 8, 8, 1\), not of shape \(2, 9, 8, 1\)"):
+    with pytest.raises(
+        RecordsError,
+        match=r"takes uint8 images of shape \(N, 8, 8, 1\), not of shape \(2, 9, 8, 1\)",
+    ):
         Model.from_pretrained(folder).predict(np.zeros((2, 9, 8, 1), np.uint8))
 
 
 def other_weights(folder: Path) -> None:
     """Whole and readable, but not those of this card."""
     tensors = load_file(folder / "model.safetensors")
-    save_file({name: tensor + 1 for name, tensor in tensors.items()}, folder / "model.safetensors")
+    save_file(
+        {name: tensor + 1 for name, tensor in tensors.items()},
+        folder / "model.safetensors",
+    )
 
 
 def cut(folder: Path) -> None:
@@ -88,16 +104,31 @@ def cut(folder: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no card": (lambda f: (f / "card.json").unlink(), "holds no model (card.json is missing); `fedaux export RUN`"),
+    "no card": (
+        lambda f: (f / "card.json").unlink(),
+        "holds no model (card.json is missing); `fedaux export RUN`",
+    ),
     "no folder": (shutil.rmtree, "holds no model"),
     "no JSON": (lambda f: (f / "card.json").write_text("{"), "card.json is damaged"),
     "no table": (lambda f: (f / "card.json").write_text("[]"), "(format None, not 1)"),
-    "no weights": (lambda f: (f / "model.safetensors").unlink(), "model.safetensors is missing"),
+    "no weights": (
+        lambda f: (f / "model.safetensors").unlink(),
+        "model.safetensors is missing",
+    ),
     "cut": (cut, "model.safetensors is not the file that the card was written for"),
-    "other weights": (other_weights, "model.safetensors is not the file that the card was written for"),
-    "format": (lambda f: edit(f, lambda card: card.update(format=9)), "another version of fedaux (format 9, not 1)"),
+    "other weights": (
+        other_weights,
+        "model.safetensors is not the file that the card was written for",
+    ),
+    "format": (
+        lambda f: edit(f, lambda card: card.update(format=9)),
+        "another version of fedaux (format 9, not 1)",
+    ),
     "no classes": (lambda f: edit(f, lambda card: card.pop("classes")), "no 'classes'"),
-    "more classes": (lambda f: edit(f, lambda card: card["classes"].append("x")), "size mismatch for head.weight"),
+    "more classes": (
+        lambda f: edit(f, lambda card: card["classes"].append("x")),
+        "size mismatch for head.weight",
+    ),
     "prototype": (
         lambda f: edit(f, lambda card: card["prototype"].update(name="mpl")),
         "unknown prototype 'mpl' (did you mean 'mlp'?)",
@@ -111,11 +142,25 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         "options of prototype 'mlp' must be numbers or words",
     ),
     "own network": (
-        lambda f: edit(f, lambda card: card["prototype"].update(name="no_such_module:network", options={})),
-        "prototype 'no_such_module:network': no module 'no_such_module'; is its folder on PYTHONPATH?",
+        lambda f: edit(
+            f,
+            lambda card: card["prototype"].update(
+                name="no_such_module:network", options={}
+            ),
+        ),
+        (
+            "prototype 'no_such_module:network': no module 'no_such_module'; is its "
+            "folder on PYTHONPATH?"
+        ),
     ),
-    "kind": (lambda f: edit(f, lambda card: card["record"].update(kind="sound")), "no records of kind 'sound'"),
-    "shape": (lambda f: edit(f, lambda card: card["record"].update(shape=["a", 8, 1])), "shape ('a', 8, 1)"),
+    "kind": (
+        lambda f: edit(f, lambda card: card["record"].update(kind="sound")),
+        "no records of kind 'sound'",
+    ),
+    "shape": (
+        lambda f: edit(f, lambda card: card["record"].update(shape=["a", 8, 1])),
+        "shape ('a', 8, 1)",
+    ),
 }
 
 
@@ -134,27 +179,40 @@ def test_what_cannot_be_read(folder: Path, damage: str) -> None:
 def test_weights_that_are_no_safetensors(folder: Path) -> None:
     """Also where the card was made for them."""
     (folder / "model.safetensors").write_bytes(b"damaged")
-    edit(folder, lambda card: card["weights"].update(sha256=hashlib.sha256(b"damaged").hexdigest()))
+    edit(
+        folder,
+        lambda card: card["weights"].update(
+            sha256=hashlib.sha256(b"damaged").hexdigest()
+        ),
+    )
     with pytest.raises(ModelError, match=r"cannot be read: .*[Hh]eader"):
         Model.from_pretrained(folder)
 
 
 def test_a_run_that_was_not_exported(tmp_path: Path) -> None:
     made = finished_run(tmp_path)
-    with pytest.raises(ModelError, match="is a run that was not exported yet; do so with `fedaux export"):
+    with pytest.raises(
+        ModelError,
+        match="is a run that was not exported yet; do so with `fedaux export",
+    ):
         Model.from_pretrained(made.folder)
 
 
-def test_a_network_of_the_user_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_of_the_user_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own_network_of_test.py").write_text(
         "from torch import nn\nfrom fedaux.models import Extractor\n\n"
         "def tied(shape, width=8):\n"
         "    layer = nn.Linear(width, width)\n"
-        "    return Extractor(nn.Flatten(), nn.Linear(64, width), layer, nn.ReLU(), layer, width=width)\n"
+        "    return Extractor(nn.Flatten(), nn.Linear(64, width), layer, nn.ReLU(), "
+        "layer, width=width)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     spec = PrototypeSpec.of("own_network_of_test:tied", width=6)
-    made = finished_run(tmp_path / "run", replace(TINY_CONFIG, prototypes=(spec,), rounds=1))
+    made = finished_run(
+        tmp_path / "run", replace(TINY_CONFIG, prototypes=(spec,), rounds=1)
+    )
     (folder,) = export_model(made.folder)
     assert folder.name == "tied-0"
     model, test = Model.from_pretrained(folder), open_data(TINY_CONFIG).test
@@ -162,7 +220,9 @@ def test_a_network_of_the_user_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert float((found == test.labels).mean()) == made.accuracy
     monkeypatch.undo()
     sys.modules.pop("own_network_of_test")
-    with pytest.raises(ModelError, match="no module 'own_network_of_test'; is its folder on PYTHONPATH"):
+    with pytest.raises(
+        ModelError, match="no module 'own_network_of_test'; is its folder on PYTHONPATH"
+    ):
         Model.from_pretrained(folder)
 
 
@@ -179,4 +239,7 @@ def test_rows_of_numbers(tmp_path: Path) -> None:
     assert model.card["record"] == {"kind": "numbers", "shape": [5], "dtype": "float32"}
     assert model.classes == ("north", "south", "west")
     assert model.predict(x.tolist()).shape == (300, 3)
-    assert "tabular-classification" in (made.folder / "model" / "mlp-0" / "README.md").read_text()
+    assert (
+        "tabular-classification"
+        in (made.folder / "model" / "mlp-0" / "README.md").read_text()
+    )

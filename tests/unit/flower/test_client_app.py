@@ -50,7 +50,9 @@ CONFIG = Config(
 def server(tmp_path_factory: pytest.TempPathFactory) -> Server:
     data = open_data(CONFIG)
     config = replace(CONFIG, pretrain=replace(CONFIG.pretrain, epochs=0))
-    return Server.of(config, data.aux, data.test, 10, data.clients, tmp_path_factory.mktemp("cache"))
+    return Server.of(
+        config, data.aux, data.test, 10, data.clients, tmp_path_factory.mktemp("cache")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,9 @@ def site(tmp_path: Path) -> GridFederation:
 
 def site_with(folder: Path, **privacy: Any) -> GridFederation:
     """Clients whose own settings differ from the server's."""
-    return in_process(replace(CONFIG, privacy=replace(CONFIG.privacy, **privacy)), folder)
+    return in_process(
+        replace(CONFIG, privacy=replace(CONFIG.privacy, **privacy)), folder
+    )
 
 
 def context_of(site: GridFederation, client: str) -> Any:
@@ -86,58 +90,101 @@ def ask(site: GridFederation, order: Any) -> Any:
     return reply
 
 
-def test_training_starts_from_the_order_and_repeats(site: GridFederation, server: Server, state: RunState) -> None:
+def test_training_starts_from_the_order_and_repeats(
+    site: GridFederation, server: Server, state: RunState
+) -> None:
     one, two = (ask(site, server.orders.train(state, "client-001")) for _ in range(2))
     other = ask(site, replace(server.orders.train(state, "client-001"), seed=1))
     assert isinstance(one, Update)
-    assert (one.client, one.round, one.records) == ("client-001", 1, len(open_data(CONFIG).client(1)))
+    assert (one.client, one.round, one.records) == (
+        "client-001",
+        1,
+        len(open_data(CONFIG).client(1)),
+    )
     name = next(iter(one.weights))
     assert np.array_equal(one.weights[name], two.weights[name])
     assert not np.array_equal(one.weights[name], other.weights[name])
-    assert not np.array_equal(one.weights[name], next(iter(state.weights.values()))[name])
+    assert not np.array_equal(
+        one.weights[name], next(iter(state.weights.values()))[name]
+    )
 
 
-@pytest.mark.parametrize("kind", ["evaluate", "evaluate.default", "query", "query.evaluate"])
-def test_there_is_no_oracle(site: GridFederation, server: Server, state: RunState, kind: str) -> None:
-    """Exact counts and losses of any weights on private records were to be had for the asking."""
+@pytest.mark.parametrize(
+    "kind", ["evaluate", "evaluate.default", "query", "query.evaluate"]
+)
+def test_there_is_no_oracle(
+    site: GridFederation, server: Server, state: RunState, kind: str
+) -> None:
+    """Exact counts and losses of any weights on private records were to be had for the
+    asking.
+    """
     order = serialize(server.orders.train(state, "client-002"))
-    (reply,) = site.grid.send_and_receive([Message(order, site.nodes["client-002"], kind)])
+    (reply,) = site.grid.send_and_receive(
+        [Message(order, site.nodes["client-002"], kind)]
+    )
     assert reply.has_error()
-    answered = ["query.hello", "query.plan", "query.prepare", "query.sum", "query.sums", "train.default"]
+    answered = [
+        "query.hello",
+        "query.plan",
+        "query.prepare",
+        "query.sum",
+        "query.sums",
+        "train.default",
+    ]
     assert sorted(app._registered_funcs) == answered
 
 
-@pytest.mark.parametrize("sends", ["class-sums", "moments", "models", "releases", "everything"])
+@pytest.mark.parametrize(
+    "sends", ["class-sums", "moments", "models", "releases", "everything"]
+)
 def test_sums_without_noise_are_not_to_be_had_for_the_asking(
     site: GridFederation, server: Server, state: RunState, sends: str
 ) -> None:
-    """This site's settings name no method that sends them; `end_to_end/test_analytic_heads.py` has those that do."""
+    """This site's settings name no method that sends them;
+    `end_to_end/test_analytic_heads.py` has those that do.
+    """
     (reply,) = site.ask([server.orders.sums(state, "client-002", sends)])
     assert isinstance(reply, Failure)
     assert reply.reason == Refusal.ORDER.description
 
 
-def test_the_same_request_gets_the_same_bytes(site: GridFederation, order: PrepareOrder, tmp_path: Path) -> None:
+def test_the_same_request_gets_the_same_bytes(
+    site: GridFederation, order: PrepareOrder, tmp_path: Path
+) -> None:
     one, two = ask(site, order), ask(site, order)
     after_a_restart = ask(in_process(CONFIG, tmp_path), order)
     with_other_settings = ask(site_with(tmp_path, epsilon=9.0), order)
     assert isinstance(one, Release)
     for other in (two, after_a_restart, with_other_settings):
-        assert {**vars(one), "arrays": 0, "account": 0} == {**vars(other), "arrays": 0, "account": 0}
+        assert {**vars(one), "arrays": 0, "account": 0} == {
+            **vars(other),
+            "arrays": 0,
+            "account": 0,
+        }
         assert np.array_equal(one.arrays["values"], other.arrays["values"])
-    assert [path.parent.name for path in tmp_path.rglob("release-*.json")] == ["client-000"]
+    assert [path.parent.name for path in tmp_path.rglob("release-*.json")] == [
+        "client-000"
+    ]
 
 
-@pytest.mark.parametrize(("first", "second"), [(-1, 1), (1, -1)], ids=["seeded later", "seeded before"])
+@pytest.mark.parametrize(
+    ("first", "second"), [(-1, 1), (1, -1)], ids=["seeded later", "seeded before"]
+)
 def test_noise_from_a_known_seed_is_another_answer(
     order: PrepareOrder, tmp_path: Path, first: int, second: int
 ) -> None:
-    """What a study drew from a seed is no release of a site without one, nor the other way round; each has a price."""
-    own, changed_settings = (site_with(tmp_path, unsafe_seed=seed) for seed in (first, second))
+    """What a study drew from a seed is no release of a site without one, nor the other
+    way round; each has a price.
+    """
+    own, changed_settings = (
+        site_with(tmp_path, unsafe_seed=seed) for seed in (first, second)
+    )
     before = ask(own, order)
     refused = ask(changed_settings, order)
     after = ask(own, order)
-    assert refused == Failure("client-000", Refusal.BUDGET.description, Refusal.BUDGET.value)
+    assert refused == Failure(
+        "client-000", Refusal.BUDGET.description, Refusal.BUDGET.value
+    )
     assert before.unsafe == after.unsafe == (first >= 0)
     assert np.array_equal(before.arrays["values"], after.arrays["values"])
 
@@ -151,8 +198,17 @@ CHANGES: list[dict[str, Any]] = [
 
 
 def changed(order: PrepareOrder, change: dict[str, Any]) -> PrepareOrder:
-    shifted = {key: {name: array * 2 for name, array in getattr(order, key).items()} for key in ("extractor", "public")}
-    other = replace(order, **{key: shifted[key] if value == "shifted" else value for key, value in change.items()})
+    shifted = {
+        key: {name: array * 2 for name, array in getattr(order, key).items()}
+        for key in ("extractor", "public")
+    }
+    other = replace(
+        order,
+        **{
+            key: shifted[key] if value == "shifted" else value
+            for key, value in change.items()
+        },
+    )
     return replace(other, h0=extractor_hash(other.extractor, other.prototype))
 
 
@@ -171,17 +227,29 @@ def test_another_request_is_another_release_and_refused(
 
 @pytest.mark.parametrize(
     ("target", "is_spent"),
-    [("fedaux.client.releases.Units.of", False), ("fedaux.client.releases.release", True)],
+    [
+        ("fedaux.client.releases.Units.of", False),
+        ("fedaux.client.releases.release", True),
+    ],
     ids=["reading", "drawing"],
 )
 def test_an_attempt_that_failed_counts_as_well(
-    site: GridFederation, order: PrepareOrder, monkeypatch: pytest.MonkeyPatch, target: str, is_spent: bool
+    site: GridFederation,
+    order: PrepareOrder,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    is_spent: bool,
 ) -> None:
-    """Nobody else may use its entry. It serves the next attempt, unless noise was drawn: that may be why it failed."""
+    """Nobody else may use its entry. It serves the next attempt, unless noise was
+    drawn: that may be why it failed.
+    """
     with monkeypatch.context() as patch:
         patch.setattr(target, fail)
         assert ask(site, order).reason == Refusal.FAILED.description
-    assert ask(site, changed(order, {"public": "shifted"})).reason == Refusal.BUDGET.description
+    assert (
+        ask(site, changed(order, {"public": "shifted"})).reason
+        == Refusal.BUDGET.description
+    )
     again = ask(site, order)
     if is_spent:
         assert again.reason == Refusal.BUDGET.description
@@ -190,14 +258,28 @@ def test_an_attempt_that_failed_counts_as_well(
     assert Account.from_json(again.account).entries == 1
 
 
-def test_what_is_revealed_is_decided_by_the_clients_own_settings(order: PrepareOrder, tmp_path: Path) -> None:
-    own = {"epsilon": 0.25, "delta": 1e-7, "adjacency": "add-remove", "calibration": "analytic"}
+def test_what_is_revealed_is_decided_by_the_clients_own_settings(
+    order: PrepareOrder, tmp_path: Path
+) -> None:
+    own = {
+        "epsilon": 0.25,
+        "delta": 1e-7,
+        "adjacency": "add-remove",
+        "calibration": "analytic",
+    }
     made = ask(site_with(tmp_path / "one", **own, declared_records=123), order)
     assert isinstance(made, Release)
     assert {key: getattr(made, key) for key in own} == own
     assert (made.records, made.unsafe) == (123, False)
-    usual, seeded = ask(site_with(tmp_path / "two"), order), ask(site_with(tmp_path / "three", unsafe_seed=3), order)
-    assert (usual.epsilon, usual.records, usual.unsafe) == (1.0, len(open_data(CONFIG).client(0)), False)
+    usual, seeded = (
+        ask(site_with(tmp_path / "two"), order),
+        ask(site_with(tmp_path / "three", unsafe_seed=3), order),
+    )
+    assert (usual.epsilon, usual.records, usual.unsafe) == (
+        1.0,
+        len(open_data(CONFIG).client(0)),
+        False,
+    )
     assert made.scale > usual.scale
     assert seeded.unsafe
 
@@ -205,24 +287,40 @@ def test_what_is_revealed_is_decided_by_the_clients_own_settings(order: PrepareO
 def test_the_runs_configuration_is_the_servers_and_has_no_say(
     site: GridFederation, order: PrepareOrder, tmp_path: Path
 ) -> None:
-    generous = replace(CONFIG, privacy=replace(CONFIG.privacy, epsilon=1e6, unsafe_seed=0))
-    settings = context_of(in_process(generous, tmp_path / "elsewhere"), "client-000").node_config
+    generous = replace(
+        CONFIG, privacy=replace(CONFIG.privacy, epsilon=1e6, unsafe_seed=0)
+    )
+    settings = context_of(
+        in_process(generous, tmp_path / "elsewhere"), "client-000"
+    ).node_config
     context_of(site, "client-000").run_config.update({**settings, "partition-id": 1})
     made = ask(site, order)
     assert isinstance(made, Release)
-    assert (made.epsilon, made.unsafe, made.records) == (1.0, False, len(open_data(CONFIG).client(0)))
+    assert (made.epsilon, made.unsafe, made.records) == (
+        1.0,
+        False,
+        len(open_data(CONFIG).client(0)),
+    )
     assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize("name", ["client-001", "client-0000", "../elsewhere", ""])
 @pytest.mark.parametrize("kind", ["prepare", "train"])
 def test_a_client_answers_to_its_own_name_only(
-    site: GridFederation, server: Server, state: RunState, order: PrepareOrder, tmp_path: Path, name: str, kind: str
+    site: GridFederation,
+    server: Server,
+    state: RunState,
+    order: PrepareOrder,
+    tmp_path: Path,
+    name: str,
+    kind: str,
 ) -> None:
     assert isinstance(ask(site, order), Release)
     train = server.orders.train(state, "client-000")
     asked = replace({"prepare": order, "train": train}[kind], client=name)
-    with pytest.raises(OrderError, match=f"Cannot answer for {name!r}: this site is client-000"):
+    with pytest.raises(
+        OrderError, match=f"Cannot answer for {name!r}: this site is client-000"
+    ):
         handlers.answer(asked, site_of(site, "client-000"))
     site.nodes[name] = site.nodes["client-000"]
     refused = ask(site, asked)
@@ -252,11 +350,18 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("kind", ["prepare", "train"])
 def test_code_that_the_clients_own_settings_do_not_name_is_not_imported(
-    site: GridFederation, server: Server, state: RunState, order: PrepareOrder, network: str, kind: str
+    site: GridFederation,
+    server: Server,
+    state: RunState,
+    order: PrepareOrder,
+    network: str,
+    kind: str,
 ) -> None:
     prototype = PrototypeSpec(f"{network}:net").to_json()
     train = replace(server.orders.train(state, "client-000"), prototype=prototype)
-    refused = ask(site, {"prepare": replace(order, prototype=prototype), "train": train}[kind])
+    refused = ask(
+        site, {"prepare": replace(order, prototype=prototype), "train": train}[kind]
+    )
     assert refused.reason == Refusal.ORDER.description
     assert network not in sys.modules
 
@@ -272,34 +377,68 @@ def test_a_network_that_the_clients_own_settings_do_not_list_is_not_built(
 ) -> None:
     """An order could make a site allocate 28.8 GB."""
     monkeypatch.setattr(client_data, "build", fail)
-    for spec in (PrototypeSpec.of("cnn", width=20000), PrototypeSpec.of("mlp", features=8, hidden=10**9)):
-        train = replace(server.orders.train(state, "client-000"), prototype=spec.to_json())
-        refused = ask(site, {"prepare": replace(order, prototype=spec.to_json()), "train": train}[kind])
+    for spec in (
+        PrototypeSpec.of("cnn", width=20000),
+        PrototypeSpec.of("mlp", features=8, hidden=10**9),
+    ):
+        train = replace(
+            server.orders.train(state, "client-000"), prototype=spec.to_json()
+        )
+        refused = ask(
+            site,
+            {"prepare": replace(order, prototype=spec.to_json()), "train": train}[kind],
+        )
         assert refused.reason == Refusal.ORDER.description
 
 
 @pytest.mark.parametrize("classes", [2, 11, 10**9])
 def test_an_order_for_other_classes_than_were_declared_is_refused(
-    site: GridFederation, server: Server, state: RunState, order: PrepareOrder, classes: int
+    site: GridFederation,
+    server: Server,
+    state: RunState,
+    order: PrepareOrder,
+    classes: int,
 ) -> None:
     """A head has a row for each: an order could choose how large it is."""
-    consistent = replace(order, size=ClassEmbeddingScorer(classes, 4).size(order.public))
+    consistent = replace(
+        order, size=ClassEmbeddingScorer(classes, 4).size(order.public)
+    )
     for asked in (consistent, server.orders.train(state, "client-000")):
-        with pytest.raises(OrderError, match=f"Cannot answer for {classes} classes: 10 are declared"):
-            handlers.answer(replace(asked, classes=classes), site_of(site, "client-000"))
+        with pytest.raises(
+            OrderError, match=f"Cannot answer for {classes} classes: 10 are declared"
+        ):
+            handlers.answer(
+                replace(asked, classes=classes), site_of(site, "client-000")
+            )
 
 
-def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats(tmp_path: Path, network: str) -> None:
-    config = replace(CONFIG, method="fedavg", prototypes=(PrototypeSpec.of(f"{network}:net", features=6),))
+def test_code_that_the_clients_own_settings_name_is_used_and_its_dropout_repeats(
+    tmp_path: Path, network: str
+) -> None:
+    config = replace(
+        CONFIG,
+        method="fedavg",
+        prototypes=(PrototypeSpec.of(f"{network}:net", features=6),),
+    )
     data = open_data(config)
-    server = Server.of(config, data.aux, data.test, 10, data.clients, tmp_path / "cache")
-    site, train = in_process(config, tmp_path), server.orders.train(initial_state(server), "client-000")
+    server = Server.of(
+        config, data.aux, data.test, 10, data.clients, tmp_path / "cache"
+    )
+    site, train = (
+        in_process(config, tmp_path),
+        server.orders.train(initial_state(server), "client-000"),
+    )
     assert isinstance(train, TrainOrder)
     one, two = ask(site, train), ask(site, train)
     assert isinstance(one, Update)
-    assert all(np.array_equal(one.weights[name], two.weights[name]) for name in one.weights)
+    assert all(
+        np.array_equal(one.weights[name], two.weights[name]) for name in one.weights
+    )
     other_options = PrototypeSpec.of(f"{network}:net", features=7).to_json()
-    assert ask(site, replace(train, prototype=other_options)).reason == Refusal.ORDER.description
+    assert (
+        ask(site, replace(train, prototype=other_options)).reason
+        == Refusal.ORDER.description
+    )
 
 
 METHOD = """
@@ -329,7 +468,9 @@ def test_a_method_that_the_clients_own_settings_do_not_name_is_not_imported(
 ) -> None:
     order = server.orders.train(state, "client-000")
     for name in (method, "os:path", "fedaux.methods.scaffold:Scaffold"):
-        assert ask(site, replace(order, method=name)).reason == Refusal.ORDER.description
+        assert (
+            ask(site, replace(order, method=name)).reason == Refusal.ORDER.description
+        )
     assert "a_clients_method" not in sys.modules
 
 
@@ -337,14 +478,21 @@ def test_a_method_that_the_clients_own_settings_name_is_followed_with_their_opti
     site: GridFederation, server: Server, state: RunState, tmp_path: Path, method: str
 ) -> None:
     order = server.orders.train(state, "client-000")
-    own = in_process(replace(CONFIG, method=method, method_options=(("share", 0.25),)), tmp_path / "own")
+    own = in_process(
+        replace(CONFIG, method=method, method_options=(("share", 0.25),)),
+        tmp_path / "own",
+    )
     asked = replace(order, method=method, method_options='{"share": 0.25}')
     whole = ask(site, order)
     quarter = ask(own, asked)
     start = order.weights["parameters"]
     moved = whole.weights["parameters"] - start
     assert np.allclose(quarter.weights["parameters"] - start, 0.25 * moved, atol=1e-6)
-    for other in (order, replace(asked, method_options='{"share": 1.0}'), replace(asked, method_options="{}")):
+    for other in (
+        order,
+        replace(asked, method_options='{"share": 1.0}'),
+        replace(asked, method_options="{}"),
+    ):
         assert ask(own, other).reason == Refusal.ORDER.description
 
 
@@ -412,16 +560,22 @@ def test_what_an_error_quotes_does_not_leave_the_client(
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(target, value)
         refused = ask(site, order)
-    assert refused == Failure("client-000", Refusal.FAILED.description, Refusal.FAILED.value)
+    assert refused == Failure(
+        "client-000", Refusal.FAILED.description, Refusal.FAILED.value
+    )
     assert SECRET in caplog.text
     assert "prepare failed" in caplog.text
     assert not list(tmp_path.rglob("release-*.json"))
 
 
 @pytest.mark.parametrize("handler", sorted(app._registered_funcs))
-def test_no_handler_lets_an_error_out(site: GridFederation, handler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_handler_lets_an_error_out(
+    site: GridFederation, handler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client_module, "deserialize", fail)
-    (reply,) = site.grid.send_and_receive([Message(RecordDict(), site.nodes["client-000"], handler)])
+    (reply,) = site.grid.send_and_receive(
+        [Message(RecordDict(), site.nodes["client-000"], handler)]
+    )
     assert reply.error.reason == Refusal.FAILED.value
 
 
@@ -443,8 +597,14 @@ def test_no_record_is_read_for_a_release_that_is_refused(
     monkeypatch.setattr(Records, "gather", lambda *_: opened.append("gather"))
     for module in (handlers, client_data):
         monkeypatch.setattr(module, "load_records", lambda *_: opened.append("open"))
-    assert ask(site, changed(order, {"extractor": "shifted"})).reason == Refusal.BUDGET.description
-    assert ask(replace_node(site, "x"), replace(order, client="x")).reason == Refusal.ORDER.description
+    assert (
+        ask(site, changed(order, {"extractor": "shifted"})).reason
+        == Refusal.BUDGET.description
+    )
+    assert (
+        ask(replace_node(site, "x"), replace(order, client="x")).reason
+        == Refusal.ORDER.description
+    )
     assert opened == []
 
 
@@ -468,16 +628,22 @@ def calls(action: Callable[[], object]) -> int:
     return count
 
 
-def test_an_order_takes_no_longer_where_more_clients_are_registered(tmp_path: Path) -> None:
+def test_an_order_takes_no_longer_where_more_clients_are_registered(
+    tmp_path: Path,
+) -> None:
     few, many = (order_of(tmp_path / str(clients), clients) for clients in (3, 300))
-    assert abs(calls(many) - calls(few)) < 100  # of thousands; once for each client would be 297 more
+    # of thousands; once for each client would be 297 more
+    assert abs(calls(many) - calls(few)) < 100
 
 
 def order_of(folder: Path, clients: int) -> Callable[[], object]:
     """An order to one of so many clients, each with two records, and its reply."""
     folder.mkdir()
     size = round(2 * clients / 0.4)
-    np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(size, 4)).astype(np.float32))
+    np.save(
+        folder / "x.npy",
+        np.random.default_rng(0).normal(size=(size, 4)).astype(np.float32),
+    )
     np.save(folder / "y.npy", np.arange(size) % 2)
     data = DataConfig("npy", str(folder), clients=clients, partition="iid")
     config = replace(CONFIG, method="fedavg", head_only=True, data=data)
@@ -497,8 +663,13 @@ def order_of(folder: Path, clients: int) -> Callable[[], object]:
 def test_an_old_copy_of_a_vault_is_refused_and_a_count_that_was_made_up_is_not(
     order: PrepareOrder, tmp_path: Path
 ) -> None:
-    """Whoever restores a vault, the next order shows what it has signed since; a server cannot do that in its place."""
-    site, vault = site_with(tmp_path, epsilon_total=8.0), tmp_path / "clients" / order.client
+    """Whoever restores a vault, the next order shows what it has signed since; a server
+    cannot do that in its place.
+    """
+    site, vault = (
+        site_with(tmp_path, epsilon_total=8.0),
+        tmp_path / "clients" / order.client,
+    )
     first = ask(site, order)
     shutil.copytree(vault, tmp_path / "copy")
     other = changed(order, {"public": "shifted"})
@@ -506,14 +677,21 @@ def test_an_old_copy_of_a_vault_is_refused_and_a_count_that_was_made_up_is_not(
     assert account.entries == 2
     honest = replace(other, known_entries=2, known_signature=account.signature)
     forged = replace(order, known_entries=3, known_signature=account.signature)
-    assert ask(site, forged).arrays["values"].tolist() == first.arrays["values"].tolist()
+    assert (
+        ask(site, forged).arrays["values"].tolist() == first.arrays["values"].tolist()
+    )
     shutil.rmtree(vault)
     (tmp_path / "copy").rename(vault)
-    assert ask(site, honest) == Failure(order.client, Refusal.BUDGET.description, Refusal.BUDGET.value)
-    assert isinstance(ask(site, replace(honest, known_signature="")), Release)  # as a server could ask that forgets
+    assert ask(site, honest) == Failure(
+        order.client, Refusal.BUDGET.description, Refusal.BUDGET.value
+    )
+    # as a server could ask that forgets
+    assert isinstance(ask(site, replace(honest, known_signature="")), Release)
 
 
-@pytest.mark.parametrize(("limit", "own", "allowed"), [(2, 1, 2), (2, 3, 3), (100, 1, 100)])
+@pytest.mark.parametrize(
+    ("limit", "own", "allowed"), [(2, 1, 2), (2, 3, 3), (100, 1, 100)]
+)
 def test_an_order_may_ask_for_as_many_epochs_as_the_clients_own_settings_allow(
     server: Server,
     state: RunState,
@@ -534,10 +712,18 @@ def test_an_order_may_ask_for_as_many_epochs_as_the_clients_own_settings_allow(
 
     monkeypatch.setattr(client_training, "train_local", short)
     federation = replace(CONFIG.federation, max_epochs=limit)
-    site = in_process(replace(CONFIG, federation=federation, local=LocalConfig(epochs=own)), tmp_path)
+    site = in_process(
+        replace(CONFIG, federation=federation, local=LocalConfig(epochs=own)), tmp_path
+    )
     order = server.orders.train(state, "client-000")
     assert isinstance(ask(site, replace(order, epochs=allowed)), Update)
     with caplog.at_level(logging.INFO):
-        assert ask(site, replace(order, epochs=allowed + 1)).reason == Refusal.ORDER.description
+        assert (
+            ask(site, replace(order, epochs=allowed + 1)).reason
+            == Refusal.ORDER.description
+        )
     assert trained == [allowed]
-    assert f"Cannot train for {allowed + 1} epochs in a round: this site allows {allowed}." in caplog.text
+    assert (
+        f"Cannot train for {allowed + 1} epochs in a round: this site allows {allowed}."
+        in caplog.text
+    )

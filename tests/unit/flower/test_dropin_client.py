@@ -1,4 +1,6 @@
-"""The client's half of an existing app: its own code and node decide on its budget, nobody else."""
+"""The client's half of an existing app: its own code and node decide on its budget,
+nobody else.
+"""
 
 from pathlib import Path
 
@@ -8,7 +10,16 @@ from torch import Tensor
 
 from fedaux.core.failures import Refusal
 from fedaux.flower.release_strategy import BudgetExhaustedError
-from helpers.drop_in_app import CLIENTS, make_app, make_grid, make_strategy, net, one_round, values, warnings_of
+from helpers.drop_in_app import (
+    CLIENTS,
+    make_app,
+    make_grid,
+    make_strategy,
+    net,
+    one_round,
+    values,
+    warnings_of,
+)
 
 pytestmark = pytest.mark.usefixtures("known_entries")
 
@@ -26,10 +37,14 @@ def test_asked_twice_a_client_says_the_same(tmp_path: Path) -> None:
     assert values(fresh) != values(first)  # noise, not a function of the data
 
 
-def test_a_vault_refuses_a_second_different_release(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_vault_refuses_a_second_different_release(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     one_round(make_strategy(), make_grid(tmp_path))
     other = make_strategy(model=net(1))  # other features: another question
-    with pytest.raises(BudgetExhaustedError, match="all 4 clients refuse to make a release"):
+    with pytest.raises(
+        BudgetExhaustedError, match="all 4 clients refuse to make a release"
+    ):
         one_round(other, make_grid(tmp_path))
     assert other.releases == {}
     assert "its privacy budget does not allow it" in warnings_of(caplog)
@@ -41,8 +56,17 @@ def test_a_vault_refuses_a_second_different_release(tmp_path: Path, caplog: pyte
 def test_neither_a_run_nor_a_message_sets_the_budget(tmp_path: Path) -> None:
     strategy, grid = make_strategy(), make_grid(tmp_path)
     for context in grid._contexts.values():
-        context.run_config.update({"fedaux-epsilon": 100.0, "fedaux-vault": str(tmp_path / "theirs"), "epsilon": 100.0})
-    arrays, config = ArrayRecord(net().state_dict()), ConfigRecord({"epsilon": 100.0, "fedaux-epsilon": 100.0})
+        context.run_config.update(
+            {
+                "fedaux-epsilon": 100.0,
+                "fedaux-vault": str(tmp_path / "theirs"),
+                "epsilon": 100.0,
+            }
+        )
+    arrays, config = (
+        ArrayRecord(net().state_dict()),
+        ConfigRecord({"epsilon": 100.0, "fedaux-epsilon": 100.0}),
+    )
     list(grid.send_and_receive(strategy.configure_train(1, arrays, config, grid)))
     assert {one.epsilon for one in strategy.releases.values()} == {1.0}
     assert not (tmp_path / "theirs").exists()
@@ -50,8 +74,12 @@ def test_neither_a_run_nor_a_message_sets_the_budget(tmp_path: Path) -> None:
 
 def test_a_nodes_own_configuration_has_the_last_word(tmp_path: Path) -> None:
     strategy = make_strategy()
-    one_round(strategy, make_grid(tmp_path, **{"fedaux-epsilon": 0.5, "fedaux-delta": 1e-6}))
-    assert {(one.epsilon, one.delta) for one in strategy.releases.values()} == {(0.5, 1e-6)}
+    one_round(
+        strategy, make_grid(tmp_path, **{"fedaux-epsilon": 0.5, "fedaux-delta": 1e-6})
+    )
+    assert {(one.epsilon, one.delta) for one in strategy.releases.values()} == {
+        (0.5, 1e-6)
+    }
 
 
 def test_who_is_not_chosen_spends_nothing(tmp_path: Path) -> None:
@@ -60,7 +88,9 @@ def test_who_is_not_chosen_spends_nothing(tmp_path: Path) -> None:
     assert len(strategy.releases) == len(list(tmp_path.glob("client-*"))) == 2
 
 
-def test_an_error_on_a_client_tells_nothing_of_its_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_on_a_client_tells_nothing_of_its_data(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def data(context: Context) -> tuple[Tensor, Tensor]:
         raise ValueError("patient 4711")
 

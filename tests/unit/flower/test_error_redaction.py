@@ -35,7 +35,11 @@ def ask(handler: object) -> Message:
     return reply
 
 
-@pytest.mark.parametrize(("kind", "refusal"), KINDS.items(), ids=lambda value: getattr(value, "__name__", str(value)))
+@pytest.mark.parametrize(
+    ("kind", "refusal"),
+    KINDS.items(),
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 def test_an_error_crosses_as_one_word_and_stays_in_the_log(
     kind: type[Exception], refusal: Refusal, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -59,9 +63,17 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "events.jsonl"
 
 
-@pytest.mark.parametrize(("kind", "refusal"), KINDS.items(), ids=lambda value: getattr(value, "__name__", str(value)))
-def test_a_log_that_is_collected_quotes_no_record(kind: type[Exception], refusal: Refusal, events: Path) -> None:
-    """What depends on orders and settings alone is told; what may depend on a record is told by type and place."""
+@pytest.mark.parametrize(
+    ("kind", "refusal"),
+    KINDS.items(),
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_log_that_is_collected_quotes_no_record(
+    kind: type[Exception], refusal: Refusal, events: Path
+) -> None:
+    """What depends on orders and settings alone is told; what may depend on a record is
+    told by type and place.
+    """
 
     def train(message: Message, context: Context) -> Message:
         try:
@@ -71,15 +83,24 @@ def test_a_log_that_is_collected_quotes_no_record(kind: type[Exception], refusal
 
     ask(train)
     row = json.loads(events.read_text())
-    assert (row["event"], row["level"], row["task"], row["kind"]) == ("order-refused", "warning", "train", refusal)
+    assert (row["event"], row["level"], row["task"], row["kind"]) == (
+        "order-refused",
+        "warning",
+        "train",
+        refusal,
+    )
     if refusal is Refusal.FAILED:
         assert SECRET not in events.read_text()
-        assert row["message"].startswith(f"train: {kind.__name__} in test_error_redaction.py, line ")
+        assert row["message"].startswith(
+            f"train: {kind.__name__} in test_error_redaction.py, line "
+        )
     else:
         assert row["message"] == f"train: {SECRET}"
 
 
-def test_an_order_that_is_answered_is_a_line_with_its_round_and_client(events: Path) -> None:
+def test_an_order_that_is_answered_is_a_line_with_its_round_and_client(
+    events: Path,
+) -> None:
     def train(message: Message, context: Context) -> Message:
         return Message(RecordDict(), reply_to=message)
 
@@ -88,5 +109,22 @@ def test_an_order_that_is_answered_is_a_line_with_its_round_and_client(events: P
     facts = ConfigRecord({"client": "berlin\x1b", "round": 3, "run": "f00d", "seed": 7})
     grid.send_and_receive([Message(RecordDict({"fedaux": facts}), node, "train")])
     row = json.loads(events.read_text())
-    assert (row["event"], row["run"], row["round"], row["site"]) == ("order-answered", "f00d", 3, "berlin ")
-    assert set(row) == {*["time", "level", "run", "round", "site", "event", "message", "task", "seconds"]}
+    assert (row["event"], row["run"], row["round"], row["site"]) == (
+        "order-answered",
+        "f00d",
+        3,
+        "berlin ",
+    )
+    assert set(row) == {
+        *[
+            "time",
+            "level",
+            "run",
+            "round",
+            "site",
+            "event",
+            "message",
+            "task",
+            "seconds",
+        ]
+    }

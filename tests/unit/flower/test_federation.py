@@ -1,4 +1,6 @@
-"""Orders out, replies back one at a time; whatever a client does wrong costs that client only."""
+"""Orders out, replies back one at a time; whatever a client does wrong costs that
+client only.
+"""
 
 import time
 import weakref
@@ -27,7 +29,13 @@ def train(message: Message, context: Context) -> Message:
     """Answer honestly, unless the order's prototype says otherwise."""
     order = deserialize(TrainOrder, message.content)
     ran.append(order.client)
-    reply = serialize(update(order.client, round=order.round, records=int(context.node_config["partition-id"]) + 1))
+    reply = serialize(
+        update(
+            order.client,
+            round=order.round,
+            records=int(context.node_config["partition-id"]) + 1,
+        )
+    )
     match order.prototype:
         case "raise":
             raise MemoryError("out of memory")
@@ -38,20 +46,26 @@ def train(message: Message, context: Context) -> Message:
         case "release":
             reply = serialize(release(order.client))
         case "escape":
-            return Message(Error(2, f"\x1b[2K\rall is well\u202e{'x' * 10**6}"), reply_to=message)
+            return Message(
+                Error(2, f"\x1b[2K\rall is well\u202e{'x' * 10**6}"), reply_to=message
+            )
         case "escape in a reply":
             reply["fedaux"]["loss"] = "\x1b[2K\rall is well" + "x" * 10**6  # type: ignore[index]
         case "refuse":
             return Message(Error(2, Refusal.BUDGET.value), reply_to=message)
         case "junk":
-            reply["weights"] = ArrayRecord({"parameters": Array("float32", (6,), "numpy.ndarray", b"junk")})
+            reply["weights"] = ArrayRecord(
+                {"parameters": Array("float32", (6,), "numpy.ndarray", b"junk")}
+            )
         case "slow":
             time.sleep(0.02)
     return Message(reply, reply_to=message)
 
 
 class SlowGrid(InProcessGrid):
-    """Like a real one: replies come after some looks, several at a time and in any order."""
+    """Like a real one: replies come after some looks, several at a time and in any
+    order.
+    """
 
     looks: int
     asked: list[int]
@@ -59,7 +73,11 @@ class SlowGrid(InProcessGrid):
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         identities = list(message_ids)
         self.asked = [*getattr(self, "asked", []), len(identities)]
-        return list(super().pull_messages(reversed(identities))) if len(self.asked) > self.looks else []
+        return (
+            list(super().pull_messages(reversed(identities)))
+            if len(self.asked) > self.looks
+            else []
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -68,13 +86,20 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     ran.clear()
 
 
-def clients(count: int, kind: type[InProcessGrid] = InProcessGrid, timeout: float = 60.0) -> GridFederation:
+def clients(
+    count: int, kind: type[InProcessGrid] = InProcessGrid, timeout: float = 60.0
+) -> GridFederation:
     grid = kind(app, count, {})
-    return GridFederation(grid, {f"c{i:02d}": node for i, node in enumerate(grid.get_node_ids())}, timeout)
+    return GridFederation(
+        grid, {f"c{i:02d}": node for i, node in enumerate(grid.get_node_ids())}, timeout
+    )
 
 
 def ask(asked: GridFederation, **behaviour: str) -> dict[str, Reply]:
-    orders = [train_order(name, prototype=behaviour.get(name, "honest")) for name in list(asked.nodes)]
+    orders = [
+        train_order(name, prototype=behaviour.get(name, "honest"))
+        for name in list(asked.nodes)
+    ]
     replies = list(asked.ask(orders))
     assert len(replies) == len(orders)
     return {reply.client: reply for reply in replies}
@@ -98,13 +123,19 @@ def test_replies_stream_and_are_dropped() -> None:
     ("behaviour", "reason"),
     [
         ("raise", "error 2: MemoryError: out of memory"),
-        ("nan", "its weights should be 'parameters': finite numbers; it is float32(6,)"),
+        (
+            "nan",
+            "its weights should be 'parameters': finite numbers; it is float32(6,)",
+        ),
         ("impostor", "answers for 'somebody else'"),
         ("refuse", "its privacy budget does not allow it"),
         ("release", "'Release' came where a Update was expected"),
         ("junk", "an array is not what its header says"),
         ("escape", "error 2:  [2K all is well xxx"),
-        ("escape in a reply", r"Update.loss should be float, it is '\x1b[2K\rall is wellxxx"),
+        (
+            "escape in a reply",
+            r"Update.loss should be float, it is '\x1b[2K\rall is wellxxx",
+        ),
     ],
 )
 def test_a_bad_client_costs_only_itself(behaviour: str, reason: str) -> None:
@@ -151,7 +182,10 @@ def test_errors_made_on_the_way_find_their_client() -> None:
             return reply
 
     found = ask(clients(2, Broken))
-    assert list(found.values()) == [Failure(name, "error 5: node unavailable", "no-answer") for name in ("c00", "c01")]
+    assert list(found.values()) == [
+        Failure(name, "error 5: node unavailable", "no-answer")
+        for name in ("c00", "c01")
+    ]
 
 
 class Dripping(InProcessGrid):
@@ -159,7 +193,9 @@ class Dripping(InProcessGrid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         self.looks = getattr(self, "looks", 0) + 1
-        return list(super().pull_messages(list(message_ids)[:1])) if self.looks % 2 else []
+        return (
+            list(super().pull_messages(list(message_ids)[:1])) if self.looks % 2 else []
+        )
 
 
 def test_our_own_work_on_replies_costs_nobodys_patience() -> None:
@@ -171,7 +207,9 @@ def test_our_own_work_on_replies_costs_nobodys_patience() -> None:
     assert found == [Update] * 4
 
 
-def test_waiting_costs_patience_even_where_replies_drip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_costs_patience_even_where_replies_drip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(federation, "POLL_INTERVAL", 0.02)
     found = list(ask(clients(6, Dripping, timeout=0.05)).values())
     assert isinstance(found[0], Update)
@@ -189,14 +227,21 @@ def test_a_reply_that_comes_twice_is_used_once() -> None:
 
 def test_a_broadcast_is_packed_once() -> None:
     asked, shared = clients(3), weights()
-    stream = asked.ask([train_order(name, weights=shared) for name in list(asked.nodes)])
+    stream = asked.ask(
+        [train_order(name, weights=shared) for name in list(asked.nodes)]
+    )
     next(stream)  # the first is answered, the others still wait
     first, second = asked.grid._pending.values()
-    assert first.content.array_records["weights"] is second.content.array_records["weights"]
+    assert (
+        first.content.array_records["weights"]
+        is second.content.array_records["weights"]
+    )
 
 
 def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
-    """Replayed as the answer to this round's order it is refused; under its own old address nobody reads it."""
+    """Replayed as the answer to this round's order it is refused; under its own old
+    address nobody reads it.
+    """
     old = serialize(update("c00", round=1))
 
     class Replaying(InProcessGrid):
@@ -218,7 +263,9 @@ def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
 
 
 class Lossy(InProcessGrid):
-    """Loses the first messages to node 3, or their replies, each with one of Flower's codes."""
+    """Loses the first messages to node 3, or their replies, each with one of Flower's
+    codes.
+    """
 
     codes: tuple[int, ...]
 
@@ -246,13 +293,17 @@ def test_it_is_sent_again_so_often_and_no_more() -> None:
     asked = lossy(8, 8, 8, 8, 8)
     assert ask(asked)["c01"] == Failure("c01", "error 8: lost", "no-answer")
     assert len(asked.grid.codes) == 2
-    assert ask(lossy(5, retries=0))["c01"] == Failure("c01", "error 5: lost", "no-answer")
+    assert ask(lossy(5, retries=0))["c01"] == Failure(
+        "c01", "error 5: lost", "no-answer"
+    )
 
 
 def test_a_client_that_refuses_is_not_asked_again() -> None:
     asked = clients(2)
     asked.retries = 5
-    assert ask(asked, c01="refuse")["c01"] == Failure("c01", Refusal.BUDGET.description, "budget")
+    assert ask(asked, c01="refuse")["c01"] == Failure(
+        "c01", Refusal.BUDGET.description, "budget"
+    )
     assert ran.count("c01") == 1
 
 
@@ -265,10 +316,14 @@ class Nodes:
     def __call__(self) -> dict[str, int]:
         self.looks += 1
         gone = 1 < self.looks <= 1 + self.away
-        return {name: node for name, node in self.nodes.items() if not (gone and node == 3)}
+        return {
+            name: node for name, node in self.nodes.items() if not (gone and node == 3)
+        }
 
 
-def test_a_client_that_drops_out_in_a_round_is_waited_for_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_drops_out_in_a_round_is_waited_for_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(federation, "REFRESH_INTERVAL", 0.002)
     asked = lossy(5)
     asked.refresh_nodes, asked.reconnect_timeout = Nodes(asked, away=3), 5.0
@@ -277,7 +332,9 @@ def test_a_client_that_drops_out_in_a_round_is_waited_for_and_asked_again(monkey
     assert isinstance(found["c01"], Update)
 
 
-def test_one_that_does_not_come_back_is_given_up_and_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_does_not_come_back_is_given_up_and_not_waited_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(federation, "REFRESH_INTERVAL", 0.002)
     asked = lossy(5)
     asked.refresh_nodes, asked.reconnect_timeout = Nodes(asked, away=10**9), 0.05
@@ -287,10 +344,15 @@ def test_one_that_does_not_come_back_is_given_up_and_not_waited_for_again(monkey
     assert replies[1][0] == Failure("c01", "not connected", "no-answer")  # at once
     asked.refresh_nodes = Nodes(asked, away=0)  # and taken in again when it is there
     asked.refresh_nodes.nodes = dict(zip(names, asked.grid.get_node_ids(), strict=True))
-    assert all(isinstance(reply, Update) for reply in asked.ask([train_order(name) for name in names]))
+    assert all(
+        isinstance(reply, Update)
+        for reply in asked.ask([train_order(name) for name in names])
+    )
 
 
-def test_one_that_is_gone_when_the_round_begins_may_come_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_gone_when_the_round_begins_may_come_back_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(federation, "REFRESH_INTERVAL", 0.002)
     asked = lossy()
     asked.refresh_nodes, asked.reconnect_timeout = Nodes(asked, away=3), 5.0

@@ -1,4 +1,6 @@
-"""A new app is the example that end_to_end/servers/test_example_app.py runs with Flower, under another name."""
+"""A new app is the example that end_to_end/servers/test_example_app.py runs with
+Flower, under another name.
+"""
 
 import tomllib
 from pathlib import Path
@@ -16,18 +18,26 @@ def test_an_app_of_this_name_is_the_example(tmp_path: Path) -> None:
     names = sorted(path.name for path in EXAMPLE.iterdir() if path.is_file())
     assert sorted(path.name for path in (tmp_path / "my-app").iterdir()) == names
     for name in names:
-        assert (tmp_path / "my-app" / name).read_text() == (EXAMPLE / name).read_text(), name
+        assert (tmp_path / "my-app" / name).read_text() == (
+            EXAMPLE / name
+        ).read_text(), name
 
 
-def test_everything_bears_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_bears_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = write_app(tmp_path / "Eye Clinic 2")
-    project = tomllib.loads((tmp_path / "Eye Clinic 2" / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((tmp_path / "Eye Clinic 2" / "pyproject.toml").read_text())[
+        "project"
+    ]
     assert project["name"] == "eye-clinic-2"
     assert paths[-1].name == "eye_clinic_2.py"
     monkeypatch.syspath_prepend(tmp_path / "Eye Clinic 2")
     config = Config.load(tmp_path / "Eye Clinic 2" / "fedaux.toml")
     assert config.data.source == "eye_clinic_2:data"
-    assert not any(word in path.read_text() for path in paths for word in ("NAME", "MODULE"))
+    assert not any(
+        word in path.read_text() for path in paths for word in ("NAME", "MODULE")
+    )
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:

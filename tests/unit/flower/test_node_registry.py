@@ -30,11 +30,15 @@ def hello(message: Message, context: Context) -> Message:
     return make_reply(message, Hello(*answer))
 
 
-def answer(*clients: str, classes: list[str] = CLASSES, speaks: int = VERSION) -> tuple[str, str, int]:
+def answer(
+    *clients: str, classes: list[str] = CLASSES, speaks: int = VERSION
+) -> tuple[str, str, int]:
     return json.dumps(clients), json.dumps(classes), speaks
 
 
-def made(answers: list[Any], clients: list[str]) -> tuple[NodeRegistry, InProcessGrid, list[str]]:
+def made(
+    answers: list[Any], clients: list[str]
+) -> tuple[NodeRegistry, InProcessGrid, list[str]]:
     said.clear()
     said.update(enumerate(answers))
     told: list[str] = []
@@ -47,7 +51,9 @@ def made(answers: list[Any], clients: list[str]) -> tuple[NodeRegistry, InProces
 
 
 def test_nodes_say_whom_they_speak_for_and_may_speak_for_several() -> None:
-    found, grid, _ = made([answer("berlin"), answer("paris", "rome")], ["paris", "berlin", "rome"])
+    found, grid, _ = made(
+        [answer("berlin"), answer("paris", "rome")], ["paris", "berlin", "rome"]
+    )
     first, second = grid.get_node_ids()
     assert found.refresh() == {"berlin": first, "paris": second, "rome": second}
 
@@ -58,9 +64,15 @@ def test_nodes_say_whom_they_speak_for_and_may_speak_for_several() -> None:
         (None, "error 2: OSError: no such folder"),
         (answer("oslo"), "it speaks for ['oslo'], and federation.sites does not"),
         (answer(), "it speaks for []"),
-        (answer("paris", classes=["dog", "cat"]), "its classes are ['dog', 'cat'], here they are ['cat', 'dog']"),
+        (
+            answer("paris", classes=["dog", "cat"]),
+            "its classes are ['dog', 'cat'], here they are ['cat', 'dog']",
+        ),
         (answer("paris", classes=["cat", "dog", "cow"]), "declare data.classes alike"),
-        (answer("paris", classes=["cat"]), "its classes are ['cat'], here they are ['cat', 'dog']"),
+        (
+            answer("paris", classes=["cat"]),
+            "its classes are ['cat'], here they are ['cat', 'dog']",
+        ),
         (answer("berlin"), "another node already speaks for berlin"),
         (("{", "[]", VERSION), "not JSON"),
         (('{"a": 1}', "[]", VERSION), "it speaks for"),
@@ -74,14 +86,19 @@ def test_a_node_that_answers_wrongly_is_left_out(wrong: Any, reason: str) -> Non
 
 def test_what_nodes_run_is_reported_also_of_one_that_comes_later() -> None:
     told: list[ProgressEvent] = []
-    found, grid, _ = made([(*answer("berlin"), "fedaux 1\n"), answer("paris")], ["berlin", "paris"])
+    found, grid, _ = made(
+        [(*answer("berlin"), "fedaux 1\n"), answer("paris")], ["berlin", "paris"]
+    )
     found._on_progress = told.append
     found.wait_for_clients(10, 2)
-    assert told[-1] == SitesConnected("sites connected", 2, 2, phase="connect", versions={"berlin": "fedaux 1 "})
+    assert told[-1] == SitesConnected(
+        "sites connected", 2, 2, phase="connect", versions={"berlin": "fedaux 1 "}
+    )
     told.clear()
     assert len(found.refresh()) == 2
     assert told == []
-    del found._known[next(iter(grid.get_node_ids()))]  # it has gone, and comes back upgraded
+    # it has gone, and comes back upgraded
+    del found._known[next(iter(grid.get_node_ids()))]
     said[0] = (*answer("berlin"), "fedaux 2")
     assert len(found.refresh()) == 2
     (event,) = told
@@ -91,20 +108,32 @@ def test_what_nodes_run_is_reported_also_of_one_that_comes_later() -> None:
 
 def named(grid: InProcessGrid, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Nodes whose keys were registered under these names."""
-    nodes = [NodeInfo(node_id=node, name=name) for node, name in zip(grid.get_node_ids(), names, strict=True)]
+    nodes = [
+        NodeInfo(node_id=node, name=name)
+        for node, name in zip(grid.get_node_ids(), names, strict=True)
+    ]
     monkeypatch.setattr(grid, "get_nodes", lambda: nodes)
 
 
-def test_a_node_speaks_for_the_name_of_its_key_and_for_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site registered as rome answered as "rome,oslo", and the real oslo was left out."""
+def test_a_node_speaks_for_the_name_of_its_key_and_for_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A site registered as rome answered as "rome,oslo", and the real oslo was left
+    out.
+    """
     found, grid, told = made([answer("rome", "oslo"), answer("oslo")], ["rome", "oslo"])
     named(grid, monkeypatch, "rome", "oslo")
     rome, oslo = grid.get_node_ids()
     assert found.refresh() == {"oslo": oslo}
-    assert told == [f"node {rome} is excluded: it speaks for oslo, and its key is registered for rome"]
+    assert told == [
+        f"node {rome} is excluded: it speaks for oslo, and its key is registered for "
+        "rome"
+    ]
 
 
-def test_a_key_may_be_registered_for_several_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_may_be_registered_for_several_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found, grid, _ = made([answer("rome", "oslo")], ["rome", "oslo"])
     named(grid, monkeypatch, "oslo, rome")
     assert set(found.refresh()) == {"rome", "oslo"}
@@ -116,7 +145,11 @@ class Silent(InProcessGrid):
     codes: list[int]
 
     def _handle(self, message: Message) -> Message:
-        return Message(Error(self.codes.pop(), ""), reply_to=message) if self.codes else super()._handle(message)
+        return (
+            Message(Error(self.codes.pop(), ""), reply_to=message)
+            if self.codes
+            else super()._handle(message)
+        )
 
 
 @pytest.mark.parametrize("code", [3, 5, 8])
@@ -129,7 +162,9 @@ def test_a_node_that_did_not_answer_in_time_is_asked_again(code: int) -> None:
     assert told == []
 
 
-def test_the_node_that_a_site_came_back_as_takes_over_when_the_old_one_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_node_that_a_site_came_back_as_takes_over_when_the_old_one_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found, grid, told = made([answer("berlin"), answer("berlin")], ["berlin"])
     old, new = grid.get_node_ids()
     assert [found.refresh() for _ in range(3)] == [{"berlin": old}] * 3
@@ -138,11 +173,16 @@ def test_the_node_that_a_site_came_back_as_takes_over_when_the_old_one_is_gone(m
     assert found.refresh() == {"berlin": new}
 
 
-def test_waiting_ends_with_enough_clients_or_says_who_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_ends_with_enough_clients_or_says_who_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(node_registry, "POLL_INTERVAL", 0.01)
     found, _, told = made([answer("berlin")], ["berlin", "paris"])
     assert list(found.wait_for_clients(0.05, minimum=1)) == ["berlin"]
-    with pytest.raises(MissingSitesError, match=r"1 of 2 clients connected within 0\.05 s.*missing: paris"):
+    with pytest.raises(
+        MissingSitesError,
+        match=r"1 of 2 clients connected within 0\.05 s.*missing: paris",
+    ):
         found.wait_for_clients(0.05, minimum=2)
     assert told.count("sites connected: 1/2") == 2
 
@@ -152,4 +192,7 @@ def test_a_node_of_another_version_is_left_out_and_told_so(speaks: int) -> None:
     """Hello is read in any version: otherwise nobody could say which one it is."""
     found, _, told = made([answer("a", speaks=speaks)], ["a"])
     assert found.refresh() == {}
-    assert f"it speaks version {speaks} of messages, here it is {VERSION}: upgrade the older one" in told[0]
+    assert (
+        f"it speaks version {speaks} of messages, here it is {VERSION}: upgrade the "
+        "older one" in told[0]
+    )

@@ -1,4 +1,6 @@
-"""A Flower app that exists already gets the private head in one exchange: no client trains, and weights stay."""
+"""A Flower app that exists already gets the private head in one exchange: no client
+trains, and weights stay.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -21,13 +23,27 @@ pytestmark = pytest.mark.usefixtures("known_entries")
 def make_app(**options: Any) -> ClientApp:
     """An app with the handler for releases, and none that trains."""
     app = ClientApp()
-    settings: dict[str, Any] = {"model": net, "features": input_of("2"), "data": own_data, "scorer": "class-moments"}
-    add_release_handler(app, **{**settings, "vault": "/nowhere", "epsilon": 20.0, **options})
+    settings: dict[str, Any] = {
+        "model": net,
+        "features": input_of("2"),
+        "data": own_data,
+        "scorer": "class-moments",
+    }
+    add_release_handler(
+        app, **{**settings, "vault": "/nowhere", "epsilon": 20.0, **options}
+    )
     return app
 
 
 def make_strategy(**options: Any) -> PrivateHead:
-    settings = {"model": net(), "head": "2", "public": public(), "classes": 3, "keep": None, "expected_records": 120}
+    settings = {
+        "model": net(),
+        "head": "2",
+        "public": public(),
+        "classes": 3,
+        "keep": None,
+        "expected_records": 120,
+    }
     return PrivateHead(**{**settings, "epsilon": 20.0, **options})
 
 
@@ -40,16 +56,23 @@ def accuracy(weights: dict[str, Tensor]) -> float:
     model = net()
     model.load_state_dict(weights)
     labels = torch.arange(300) % 3
-    rows = torch.randn(300, 6, generator=torch.Generator().manual_seed(5)) + 3 * torch.eye(3, 6)[labels]
+    rows = (
+        torch.randn(300, 6, generator=torch.Generator().manual_seed(5))
+        + 3 * torch.eye(3, 6)[labels]
+    )
     return float((model(rows).argmax(dim=1) == labels).float().mean())
 
 
 @pytest.mark.parametrize("scorer", ["class-moments", "class-embedding"])
-def test_one_exchange_gives_a_head_and_leaves_the_rest(scorer: str, tmp_path: Path) -> None:
+def test_one_exchange_gives_a_head_and_leaves_the_rest(
+    scorer: str, tmp_path: Path
+) -> None:
     strategy = make_strategy(scorer=scorer)
     weights = played(strategy, make_grid(tmp_path, make_app(scorer=scorer)))
     first = net().state_dict()
-    assert all(torch.equal(weights[name], first[name]) for name in ("0.weight", "0.bias"))
+    assert all(
+        torch.equal(weights[name], first[name]) for name in ("0.weight", "0.bias")
+    )
     assert accuracy(first) < 0.6
     assert accuracy(weights) > 0.8
     assert len(strategy.releases) == CLIENTS
@@ -57,7 +80,9 @@ def test_one_exchange_gives_a_head_and_leaves_the_rest(scorer: str, tmp_path: Pa
     assert "local models" not in strategy.privacy
 
 
-def test_a_class_that_nobody_has_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_class_that_nobody_has_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def first_two(context: Any) -> tuple[Tensor, Tensor]:
         rows, labels = own_data(context)
         return rows[labels < 2], labels[labels < 2]
@@ -67,21 +92,36 @@ def test_a_class_that_nobody_has_is_named(tmp_path: Path, caplog: pytest.LogCapt
     assert "class 0" not in warnings_of(caplog)
 
 
-def test_too_few_releases_leave_the_head_as_it_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_too_few_releases_leave_the_head_as_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     app = make_app()
 
     def failing(message: Message, context: Any) -> Message:
         reply = app(message, context)
-        return Message(Error(8, "killed"), reply_to=message) if message.metadata.dst_node_id > 2 else reply
+        return (
+            Message(Error(8, "killed"), reply_to=message)
+            if message.metadata.dst_node_id > 2
+            else reply
+        )
 
     strategy, grid = make_strategy(), make_grid(tmp_path, failing)
-    assert list(strategy.configure_train(1, ArrayRecord(net().state_dict()), ConfigRecord(), grid)) == []
+    assert (
+        list(
+            strategy.configure_train(
+                1, ArrayRecord(net().state_dict()), ConfigRecord(), grid
+            )
+        )
+        == []
+    )
     assert strategy.aggregate_train(1, []) == (None, None)
     assert "1 of 4 clients made a release" in warnings_of(caplog)
 
 
 def test_the_head_must_be_the_last_linear_layer() -> None:
-    with pytest.raises(SettingsError, match=r"head = '1' is a ReLU: name the last nn.Linear"):
+    with pytest.raises(
+        SettingsError, match=r"head = '1' is a ReLU: name the last nn.Linear"
+    ):
         make_strategy(head="1")
     with pytest.raises(SettingsError, match="classes = 4"):
         make_strategy(classes=4)
@@ -99,4 +139,7 @@ def test_clients_that_come_later_add_their_releases(tmp_path: Path) -> None:
         strategy.configure_train(number, arrays, ConfigRecord(), grid)
     assert len(before) == CLIENTS // 2
     assert len(strategy.releases) == CLIENTS
-    assert all(np.array_equal(strategy.releases[node].arrays["values"], own) for node, own in before.items())
+    assert all(
+        np.array_equal(strategy.releases[node].arrays["values"], own)
+        for node, own in before.items()
+    )

@@ -1,4 +1,6 @@
-"""What is packed here is unpacked there, to the bit; what is not what it says it is, is refused."""
+"""What is packed here is unpacked there, to the bit; what is not what it says it is, is
+refused.
+"""
 
 import io
 from dataclasses import fields
@@ -20,7 +22,16 @@ from fedaux.flower.serialization import (
     serialize,
     to_array,
 )
-from fedaux.messages import ORDERS, VERSION, Hello, HelloOrder, SumsOrder, TrainOrder, Update, fields_of
+from fedaux.messages import (
+    ORDERS,
+    VERSION,
+    Hello,
+    HelloOrder,
+    SumsOrder,
+    TrainOrder,
+    Update,
+    fields_of,
+)
 from fedaux.messages.declaration import REPLIES
 from helpers.samples import (
     consent,
@@ -35,7 +46,16 @@ from helpers.samples import (
     update,
 )
 
-ITEMS = [*every_order(), hello(), consent(), release(), sums(), update(), sum_reply(), masked()]
+ITEMS = [
+    *every_order(),
+    hello(),
+    consent(),
+    release(),
+    sums(),
+    update(),
+    sum_reply(),
+    masked(),
+]
 
 
 def test_every_message_has_a_sample() -> None:
@@ -49,8 +69,13 @@ def through_protobuf(content: RecordDict) -> RecordDict:
 
 
 def through_objects(content: RecordDict) -> RecordDict:
-    """As SuperLink and SuperNodes carry it: one blob of bytes for every nested object."""
-    blobs = {identity: part.deflate() for identity, part in get_all_nested_objects(content).items()}
+    """As SuperLink and SuperNodes carry it: one blob of bytes for every nested
+    object.
+    """
+    blobs = {
+        identity: part.deflate()
+        for identity, part in get_all_nested_objects(content).items()
+    }
     inflated = inflate_object_from_contents(content.object_id, blobs)
     assert isinstance(inflated, RecordDict)
     return inflated
@@ -63,7 +88,10 @@ def assert_same(one: Any, two: Any) -> None:
         if isinstance(ours, dict):
             assert list(ours) == list(theirs)
             for name, array in ours.items():
-                assert (array.dtype, array.shape) == (theirs[name].dtype, theirs[name].shape)
+                assert (array.dtype, array.shape) == (
+                    theirs[name].dtype,
+                    theirs[name].shape,
+                )
                 assert array.tobytes() == theirs[name].tobytes()
         else:
             assert type(ours) is type(theirs)
@@ -71,14 +99,19 @@ def assert_same(one: Any, two: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "carry", [lambda content: content, through_protobuf, through_objects], ids=["memory", "protobuf", "objects"]
+    "carry",
+    [lambda content: content, through_protobuf, through_objects],
+    ids=["memory", "protobuf", "objects"],
 )
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
 def test_round_trip(item: Any, carry: Any) -> None:
     assert_same(item, deserialize(type(item), carry(serialize(item))))
 
 
-@pytest.mark.parametrize("array", [np.zeros((0, 4), np.float16), np.array([np.nan, np.inf, -0.0]), np.array([True])])
+@pytest.mark.parametrize(
+    "array",
+    [np.zeros((0, 4), np.float16), np.array([np.nan, np.inf, -0.0]), np.array([True])],
+)
 def test_odd_arrays_survive(array: np.ndarray) -> None:
     item = update(weights={"x": array})
     assert_same(item, deserialize(Update, through_objects(serialize(item))))
@@ -101,7 +134,9 @@ def test_arrays_that_came_and_went_are_not_mistaken_for_others() -> None:
 def changed(**facts: Any) -> RecordDict:
     content = serialize(update())
     merged = {**content.config_records["fedaux"], **facts}
-    content["fedaux"] = ConfigRecord({key: value for key, value in merged.items() if value is not None})
+    content["fedaux"] = ConfigRecord(
+        {key: value for key, value in merged.items() if value is not None}
+    )
     return content
 
 
@@ -109,7 +144,10 @@ def changed(**facts: Any) -> RecordDict:
     ("content", "fragment"),
     [
         (RecordDict(), "no fedaux record; is the other side running fedaux?"),
-        (changed(version=0), f"has version 0, this side speaks {VERSION}; upgrade the older one"),
+        (
+            changed(version=0),
+            f"has version 0, this side speaks {VERSION}; upgrade the older one",
+        ),
         (changed(version=None), "has version None"),
         (changed(version=True), "has version True"),
         (changed(kind="Release"), "'Release' came where a Update was expected"),
@@ -130,7 +168,9 @@ def test_what_is_wrong_is_said(content: RecordDict, fragment: str) -> None:
 
 
 def test_objects_are_not_packed() -> None:
-    with pytest.raises(MessageError, match="arrays of object are not sent: they would need pickle"):
+    with pytest.raises(
+        MessageError, match="arrays of object are not sent: they would need pickle"
+    ):
         serialize(update(weights={"x": np.array([object()])}))
 
 
@@ -157,8 +197,14 @@ HOSTILE = {
     "junk": ("numpy.ndarray", b"junk"),
     "nothing": ("numpy.ndarray", b""),
     "a zip": ("numpy.ndarray", zipped()),
-    "terabytes": ("numpy.ndarray", headed("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }")),
-    "a shape of truth": ("numpy.ndarray", headed("{'descr': '<f4', 'fortran_order': False, 'shape': (True,), }")),
+    "terabytes": (
+        "numpy.ndarray",
+        headed("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"),
+    ),
+    "a shape of truth": (
+        "numpy.ndarray",
+        headed("{'descr': '<f4', 'fortran_order': False, 'shape': (True,), }"),
+    ),
     "an open brace": ("numpy.ndarray", headed("{")),
     "endless depth": ("numpy.ndarray", headed("-" * 5000 + "1")),
     "another kind": ("pickle", b""),
@@ -175,7 +221,13 @@ def test_bytes_that_are_no_array_are_a_message_error(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "array", [np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(2, 3).T, np.array(2.5), np.zeros((0, 3), bool)]
+    "array",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.arange(6.0).reshape(2, 3).T,
+        np.array(2.5),
+        np.zeros((0, 3), bool),
+    ],
 )
 def test_arrays_are_written_as_flower_writes_them(array: np.ndarray) -> None:
     assert to_array(array) == Array(np.asarray(array, order="C"))
@@ -183,7 +235,9 @@ def test_arrays_are_written_as_flower_writes_them(array: np.ndarray) -> None:
 
 
 def test_empty_arrays_that_may_be_absent_are_not_sent() -> None:
-    """Every record of a message is a request of its own between SuperLink and SuperNode."""
+    """Every record of a message is a request of its own between SuperLink and
+    SuperNode.
+    """
     order = train_order(extractor={}, broadcast={}, public={}, fit={}, client_fit={})
     assert set(serialize(order)) == {"fedaux", "weights"}
     assert_same(order, deserialize(TrainOrder, through_objects(serialize(order))))
@@ -192,7 +246,9 @@ def test_empty_arrays_that_may_be_absent_are_not_sent() -> None:
 def test_a_record_of_another_kind_is_no_array() -> None:
     content = serialize(train_order())
     content["broadcast"] = ConfigRecord({"x": 1})
-    with pytest.raises(MessageError, match=r"TrainOrder\.broadcast should be arrays, it is \{'x': 1\}"):
+    with pytest.raises(
+        MessageError, match=r"TrainOrder\.broadcast should be arrays, it is \{'x': 1\}"
+    ):
         deserialize(TrainOrder, content)
 
 
@@ -203,19 +259,24 @@ def in_version(item: Any, version: int) -> RecordDict:
 
 
 def test_hello_is_read_in_any_version_and_nothing_else_is() -> None:
-    """So that a side can be told to upgrade, in words, by one that it cannot otherwise talk to."""
+    """So that a side can be told to upgrade, in words, by one that it cannot otherwise
+    talk to.
+    """
     for item in (HelloOrder(), Hello("[]", "[]", VERSION + 1)):
         assert_same(item, deserialize(type(item), in_version(item, VERSION + 1)))
     content = serialize(Hello("[]", "[]", VERSION, "fedaux 0.2"))
     del content["fedaux"]["versions"]  # type: ignore[attr-defined]
-    assert_same(Hello("[]", "[]", VERSION), deserialize(Hello, content))  # of an older release
+    # of an older release
+    assert_same(Hello("[]", "[]", VERSION), deserialize(Hello, content))
     del content["fedaux"]["classes"]  # type: ignore[attr-defined]
     with pytest.raises(MessageError, match=r"Hello\.classes should be str, it is None"):
         deserialize(Hello, content)
     others = [item for item in ITEMS if not isinstance(item, HelloOrder | Hello)]
     assert len(others) == len(ITEMS) - 2
     for item in others:
-        with pytest.raises(MessageError, match=f"has version {VERSION + 1}, this side speaks {VERSION}"):
+        with pytest.raises(
+            MessageError, match=f"has version {VERSION + 1}, this side speaks {VERSION}"
+        ):
             deserialize(type(item), in_version(item, VERSION + 1))
 
 
@@ -233,15 +294,23 @@ def test_no_field_of_a_message_has_a_default_on_its_way(item: Any) -> None:
         elif isinstance(item, Hello) and field.name == "versions":
             assert deserialize(Hello, content).versions == ""
         else:
-            with pytest.raises(MessageError, match=rf"{type(item).__name__}\.{field.name} should be"):
+            with pytest.raises(
+                MessageError, match=rf"{type(item).__name__}\.{field.name} should be"
+            ):
                 deserialize(type(item), content)
 
 
 def test_the_fields_of_an_order_are_checked_when_it_is_read() -> None:
     content = serialize(train_order())
     content["fedaux"]["lr"] = float("nan")  # type: ignore[index]
-    with pytest.raises(OrderError, match=r"TrainOrder\.lr must be a number from 1e-30 to 1e\+30; it is nan"):
+    with pytest.raises(
+        OrderError,
+        match=r"TrainOrder\.lr must be a number from 1e-30 to 1e\+30; it is nan",
+    ):
         deserialize(TrainOrder, content)
     content = serialize(sums_order(width=0))
-    with pytest.raises(OrderError, match=r"SumsOrder\.width must be an integer from 1 to 1048576; it is 0"):
+    with pytest.raises(
+        OrderError,
+        match=r"SumsOrder\.width must be an integer from 1 to 1048576; it is 0",
+    ):
         deserialize(SumsOrder, content)

@@ -1,4 +1,6 @@
-"""A Flower server around any function: it gets the run's settings, and waits for the sites when it connects."""
+"""A Flower server around any function: it gets the run's settings, and waits for the
+sites when it connects.
+"""
 
 import json
 from dataclasses import replace
@@ -30,7 +32,10 @@ def sites(count: int) -> InProcessGrid:
     def hello(message: Message, context: Context) -> Message:
         name = NAMES[int(context.node_config["partition-id"])]
         digits = [str(digit) for digit in range(10)]
-        return Message(serialize(Hello(json.dumps([name]), json.dumps(digits), VERSION)), reply_to=message)
+        return Message(
+            serialize(Hello(json.dumps([name]), json.dumps(digits), VERSION)),
+            reply_to=message,
+        )
 
     return InProcessGrid(app, count, {})
 
@@ -42,27 +47,45 @@ def test_the_function_gets_what_the_run_configuration_names(tmp_path: Path) -> N
     def main(config: Config, folder: Path, connect: Connect) -> None:
         calls.append((config, folder))
 
-    settings = {"config": str(tmp_path / "run.toml"), "out": str(tmp_path / "out"), "set": "seed=3"}
+    settings = {
+        "config": str(tmp_path / "run.toml"),
+        "out": str(tmp_path / "out"),
+        "set": "seed=3",
+    }
     server_app(main)(sites(0), Context(1, 1, {}, RecordDict(), settings))  # type: ignore[arg-type]
     assert calls == [(Config(rounds=7, seed=3), tmp_path / "out")]
 
 
-def test_a_regional_server_knows_its_part_and_waits_for_no_others(tmp_path: Path) -> None:
+def test_a_regional_server_knows_its_part_and_waits_for_no_others(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "run.toml").write_text("rounds = 7\n")
-    server, grid, calls = replace(make_server(), config=TINY_CONFIG, clients=NAMES[:2]), sites(1), []
+    server, grid, calls = (
+        replace(make_server(), config=TINY_CONFIG, clients=NAMES[:2]),
+        sites(1),
+        [],
+    )
 
     def main(config: Config, folder: Path, part: RegionSpec, connect: Connect) -> None:
         calls.append((config.rounds, folder, part, connect(server).nodes))
 
-    settings = {"config": str(tmp_path / "run.toml"), "out": str(tmp_path / "out"), "region": "1/2"}
+    settings = {
+        "config": str(tmp_path / "run.toml"),
+        "out": str(tmp_path / "out"),
+        "region": "1/2",
+    }
     regional_app(main)(grid, Context(1, 1, {}, RecordDict(), settings))  # type: ignore[arg-type]
     (node,) = grid.get_node_ids()
     assert calls == [(7, tmp_path / "out", RegionSpec(1, 2), {NAMES[0]: node})]
 
 
-def test_where_names_are_demanded_keys_without_one_take_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_names_are_demanded_keys_without_one_take_no_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(node_registry, "POLL_INTERVAL", 0.01)
     policy = replace(TINY_CONFIG.federation, connect_timeout=0.05, registered_only=True)
-    server = replace(make_server(), config=replace(TINY_CONFIG, federation=policy), clients=NAMES)
+    server = replace(
+        make_server(), config=replace(TINY_CONFIG, federation=policy), clients=NAMES
+    )
     with pytest.raises(MissingSitesError, match="0 of 3 clients connected"):
         connect(sites(3), server)

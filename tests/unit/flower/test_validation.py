@@ -43,7 +43,12 @@ from helpers.samples import (
 def budget(epsilon: float, delta: float, calibration: str) -> dict[str, Any]:
     """A budget, and the noise that it asks for at the sample's sensitivity."""
     scale = multiplier(epsilon, delta, calibration, 2, 2.0**21) * 2.0**21
-    return {"epsilon": epsilon, "delta": delta, "calibration": calibration, "scale": scale}
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "calibration": calibration,
+        "scale": scale,
+    }
 
 
 def counted(steps: int) -> dict[str, Any]:
@@ -56,8 +61,12 @@ def counted(steps: int) -> dict[str, Any]:
         (prepare_order(), release()),
         (prepare_order(), release(records=1)),
         (prepare_order(), release(records=MAX_RECORDS)),
-        # what a release costs is the client's own decision: the order says nothing about it
-        (prepare_order(), release(adjacency="add-remove", **budget(3.0, 1e-6, "analytic"))),
+        # what a release costs is the client's own decision: the order says nothing
+        # about it
+        (
+            prepare_order(),
+            release(adjacency="add-remove", **budget(3.0, 1e-6, "analytic")),
+        ),
         (prepare_order(), release(**budget(0.5, 1e-5, "opendp"))),
         (prepare_order(), release(unsafe=True)),
         (prepare_order(size=0), release(arrays={"values": np.zeros(0, np.int64)})),
@@ -65,7 +74,8 @@ def counted(steps: int) -> dict[str, Any]:
         (sums_order(), sums(records=2)),
         (train_order(), update()),
         (train_order(), update(weights=weights(100.0))),
-        (train_order(weights=weights(0.0)), update(weights=weights(100.0))),  # sent zeros: something may come back
+        # sent zeros: something may come back
+        (train_order(weights=weights(0.0)), update(weights=weights(100.0))),
         (train_order(), update(weights=counted(3 + MAX_STEPS))),
     ],
 )
@@ -85,7 +95,10 @@ def steps(*values: Any) -> Any:
         (sums(counts=steps(-1, 3)), "counts"),
         (sums(counts=steps(0, 0)), "counts"),
         (sums(counts=steps(2, 0) + 1), "counts"),
-        (sums(counts=np.array([2.0, 0.0])), r"'counts': an array of int64; it is float64\(2,\)"),
+        (
+            sums(counts=np.array([2.0, 0.0])),
+            r"'counts': an array of int64; it is float64\(2,\)",
+        ),
         (sums(moments=steps(1, 0)), r"'moments': of shape \(3,\); it is int64\(2,\)"),
         (sums(more=steps(1)), "the arrays class_sums, counts, moments, not"),
         (sums(class_sums=steps([1, 2], [1, 0])), "without records"),
@@ -103,7 +116,10 @@ def test_sums_that_no_features_have_are_refused(reply: Any, reason: str) -> None
 def test_class_sums_alone_are_held_against_their_counts() -> None:
     def arrays(value: int) -> Any:
         reply = sums(class_sums=steps([value, 2], [0, 0]))
-        return replace(reply, arrays={name: reply.arrays[name] for name in ("class_sums", "counts")})
+        return replace(
+            reply,
+            arrays={name: reply.arrays[name] for name in ("class_sums", "counts")},
+        )
 
     validate_reply(sums_order(sends="class-sums"), arrays(1))
     with pytest.raises(InvalidReplyError, match="squared norm"):
@@ -120,8 +136,13 @@ def test_class_sums_alone_are_held_against_their_counts() -> None:
         ([[1, 0, 10**6], [0, 0, 0]], "squared norm"),
     ],
 )
-def test_second_moments_of_each_class_are_held_against_its_sums(moments: list[Any], reason: str) -> None:
-    reply, order = sums(class_moments=steps(*moments)), sums_order(sends="moments-per-class")
+def test_second_moments_of_each_class_are_held_against_its_sums(
+    moments: list[Any], reason: str
+) -> None:
+    reply, order = (
+        sums(class_moments=steps(*moments)),
+        sums_order(sends="moments-per-class"),
+    )
     del reply.arrays["moments"]
     with pytest.raises(InvalidReplyError, match=reason) if reason else nullcontext():
         validate_reply(order, reply)
@@ -134,7 +155,10 @@ def test_second_moments_of_each_class_are_held_against_its_sums(moments: list[An
         ({"counts": [[2, 1], [0, 1]]}, "one class for each"),
         ({"counts": [[0, 0], [0, 1]]}, "one class for each"),
         ({"counts": [[2e9, 0], [0, 1]]}, "one class for each"),
-        ({"counts": [[2, 0]]}, r"'means': of shape \(G, 2\) with G = 1; it is float32\(2, 2\)"),
+        (
+            {"counts": [[2, 0]]},
+            r"'means': of shape \(G, 2\) with G = 1; it is float32\(2, 2\)",
+        ),
         ({"counts": [[2, 0, 0], [0, 1, 0]]}, r"'counts': of shape \(G, 2\)"),
         ({"variances": [[1], [1]]}, r"'variances': of shape \(G, 2\) with G = 2"),
         ({"means": [[1, np.nan], [0, 1]]}, "'means': finite numbers"),
@@ -145,9 +169,19 @@ def test_second_moments_of_each_class_are_held_against_its_sums(moments: list[An
         ({"more": [[1.0]]}, "the arrays counts, means, variances, not"),
     ],
 )
-def test_mixtures_that_no_features_have_are_refused(changes: dict[str, Any], reason: str) -> None:
-    arrays = {"counts": [[2, 0], [0, 1]], "means": [[1, 0], [0, 1]], "variances": [[1, 1], [0, 1]], **changes}
-    reply = replace(sums(), arrays={name: np.array(values, np.float32) for name, values in arrays.items()})
+def test_mixtures_that_no_features_have_are_refused(
+    changes: dict[str, Any], reason: str
+) -> None:
+    arrays = {
+        "counts": [[2, 0], [0, 1]],
+        "means": [[1, 0], [0, 1]],
+        "variances": [[1, 1], [0, 1]],
+        **changes,
+    }
+    reply = replace(
+        sums(),
+        arrays={name: np.array(values, np.float32) for name, values in arrays.items()},
+    )
     with pytest.raises(InvalidReplyError, match=reason) if reason else nullcontext():
         validate_reply(sums_order(sends="mixtures"), reply)
 
@@ -156,7 +190,9 @@ def test_mixtures_that_no_features_have_are_refused(changes: dict[str, Any], rea
 def test_mixtures_in_another_precision_are_refused(name: str) -> None:
     arrays = gaussians(2)
     reply = replace(sums(), arrays={**arrays, name: arrays[name].astype(np.float64)})
-    with pytest.raises(InvalidReplyError, match=f"'{name}': an array of float32; it is float64"):
+    with pytest.raises(
+        InvalidReplyError, match=f"'{name}': an array of float32; it is float64"
+    ):
         validate_reply(sums_order(sends="mixtures"), reply)
 
 
@@ -164,7 +200,10 @@ def test_a_class_has_so_many_gaussians_and_a_mixture_at_least_one() -> None:
     order = sums_order(sends="mixtures")
     most = MOST_COMPONENTS * order.classes
     validate_reply(order, replace(sums(), arrays=gaussians(most)))
-    with pytest.raises(InvalidReplyError, match=rf"'counts': at most .* bytes; it is float32\({most + 1}, 2\)"):
+    with pytest.raises(
+        InvalidReplyError,
+        match=rf"'counts': at most .* bytes; it is float32\({most + 1}, 2\)",
+    ):
         validate_reply(order, replace(sums(), arrays=gaussians(most + 1)))
     with pytest.raises(InvalidReplyError, match=r"'counts': of shape \(G, 2\)"):
         validate_reply(order, replace(sums(), arrays=gaussians(0)))
@@ -173,7 +212,11 @@ def test_a_class_has_so_many_gaussians_and_a_mixture_at_least_one() -> None:
 def gaussians(count: int) -> dict[str, Any]:
     """Of one class, with one record each."""
     ones = np.ones((count, 2), np.float32)
-    return {"counts": ones * np.array([1, 0], np.float32), "means": ones, "variances": ones}
+    return {
+        "counts": ones * np.array([1, 0], np.float32),
+        "means": ones,
+        "variances": ones,
+    }
 
 
 def spoiled(value: float) -> dict[str, Any]:
@@ -189,21 +232,48 @@ UPDATES = {
     "no records": ({"records": 0}, "claims 0 records"),
     "too many": ({"records": MAX_RECORDS + 1}, f"claims {MAX_RECORDS + 1} records"),
     "loss nan": ({"loss": float("nan")}, "its training diverged: the loss is nan"),
-    "endless loss": ({"loss": float("-inf")}, "its training diverged: the loss is -inf"),
-    "no private noise": ({"noise": float("nan")}, "its noise should be a number from 0 to 1.15292e+18; it is nan"),
+    "endless loss": (
+        {"loss": float("-inf")},
+        "its training diverged: the loss is -inf",
+    ),
+    "no private noise": (
+        {"noise": float("nan")},
+        "its noise should be a number from 0 to 1.15292e+18; it is nan",
+    ),
     "negative noise": ({"noise": -1e-9}, "its noise should be a number from 0 to"),
     "endless noise": ({"noise": 2.0**61}, "its noise should be a number from 0 to"),
-    "no rate": ({"rate": 0.0}, "its rate should be a number from 2.22507e-308 to 1; it is 0.0"),
-    "more than all": ({"rate": 1.0 + 1e-9}, "its rate should be a number from 2.22507e-308 to 1"),
+    "no rate": (
+        {"rate": 0.0},
+        "its rate should be a number from 2.22507e-308 to 1; it is 0.0",
+    ),
+    "more than all": (
+        {"rate": 1.0 + 1e-9},
+        "its rate should be a number from 2.22507e-308 to 1",
+    ),
     "endless training": (
         {"steps": MAX_STEPS + 1},
         "its steps should be an integer from 0 to 1000000; it is 1000001",
     ),
-    "no steps": ({"steps": -1}, "its steps should be an integer from 0 to 1000000; it is -1"),
-    "no time": ({"seconds": float("nan")}, "its seconds should be a number from 0 to 1e+308; it is nan"),
-    "less than no time": ({"seconds": -1e-9}, "its seconds should be a number from 0 to 1e+308"),
-    "endless time": ({"seconds": float("inf")}, "its seconds should be a number from 0 to 1e+308; it is inf"),
-    "counter": ({"weights": counted(4 + MAX_STEPS)}, "counters counts more than 1000000 steps in one round"),
+    "no steps": (
+        {"steps": -1},
+        "its steps should be an integer from 0 to 1000000; it is -1",
+    ),
+    "no time": (
+        {"seconds": float("nan")},
+        "its seconds should be a number from 0 to 1e+308; it is nan",
+    ),
+    "less than no time": (
+        {"seconds": -1e-9},
+        "its seconds should be a number from 0 to 1e+308",
+    ),
+    "endless time": (
+        {"seconds": float("inf")},
+        "its seconds should be a number from 0 to 1e+308; it is inf",
+    ),
+    "counter": (
+        {"weights": counted(4 + MAX_STEPS)},
+        "counters counts more than 1000000 steps in one round",
+    ),
     "largest counter": ({"weights": counted(2**63 - 1)}, "counters counts more than"),
     "no array": ({"weights": {}}, "its weights should be arrays parameters, counters"),
     "one array less": (
@@ -212,7 +282,10 @@ UPDATES = {
     ),
     "extra array": (
         {"weights": {**weights(), "x": np.ones(1)}},
-        "its weights should be the arrays parameters, counters, not 'parameters', 'counters', 'x'",
+        (
+            "its weights should be the arrays parameters, counters, not 'parameters', "
+            "'counters', 'x'"
+        ),
     ),
     "shape": (
         {"weights": {**weights(), "parameters": np.ones(5, np.float32)}},
@@ -226,9 +299,18 @@ UPDATES = {
         {"weights": {**weights(), "counters": np.ones(1, np.int32)}},
         "its weights should be 'counters': an array of int64; it is int32(1,)",
     ),
-    "nan": ({"weights": spoiled(np.nan)}, "its weights should be 'parameters': finite numbers"),
-    "inf": ({"weights": spoiled(-np.inf)}, "its weights should be 'parameters': finite numbers"),
-    "huge": ({"weights": spoiled(1e6)}, "parameters has norm 1e+06; more than 4.9e+04 is not believed"),
+    "nan": (
+        {"weights": spoiled(np.nan)},
+        "its weights should be 'parameters': finite numbers",
+    ),
+    "inf": (
+        {"weights": spoiled(-np.inf)},
+        "its weights should be 'parameters': finite numbers",
+    ),
+    "huge": (
+        {"weights": spoiled(1e6)},
+        "parameters has norm 1e+06; more than 4.9e+04 is not believed",
+    ),
 }
 
 
@@ -240,14 +322,24 @@ def test_updates_refused(name: str) -> None:
     assert fragment in str(caught.value)
 
 
-SCAFFOLD = train_order(method="scaffold", weights=FLAT, broadcast={"c": np.zeros(6, np.float32)})
-FEDNOVA = train_order(method="fednova", weights=FLAT, optimizer="sgd", momentum=0.9, batch_size=1)
+SCAFFOLD = train_order(
+    method="scaffold", weights=FLAT, broadcast={"c": np.zeros(6, np.float32)}
+)
+FEDNOVA = train_order(
+    method="fednova", weights=FLAT, optimizer="sgd", momentum=0.9, batch_size=1
+)
 
 
 def test_what_a_method_sends_beside_the_model_passes() -> None:
-    validate_reply(SCAFFOLD, update(weights=FLAT, extra={"c": np.full(6, 3, np.float32)}))
-    validate_reply(FEDNOVA, update(weights=FLAT, extra={"a": np.array([25.0], np.float32)}))
-    many = update(weights=FLAT, records=MAX_RECORDS, extra={"a": np.array([1e9], np.float32)})
+    validate_reply(
+        SCAFFOLD, update(weights=FLAT, extra={"c": np.full(6, 3, np.float32)})
+    )
+    validate_reply(
+        FEDNOVA, update(weights=FLAT, extra={"a": np.array([25.0], np.float32)})
+    )
+    many = update(
+        weights=FLAT, records=MAX_RECORDS, extra={"a": np.array([1e9], np.float32)}
+    )
     validate_reply(FEDNOVA, many)  # a hundred million steps are counted at once
 
 
@@ -257,19 +349,50 @@ EXTRAS: dict[str, tuple[Any, dict[str, Any], str]] = {
         {"x": np.ones(1, np.float32)},
         "sends arrays ['counters', 'extra.x', 'parameters'], expected",
     ),
-    "missing": (SCAFFOLD, {}, "sends arrays ['parameters'], expected ['extra.c', 'parameters']"),
-    "shape": (SCAFFOLD, {"c": np.ones(5, np.float32)}, "extra.c is float32(5,), expected float32(6,)"),
+    "missing": (
+        SCAFFOLD,
+        {},
+        "sends arrays ['parameters'], expected ['extra.c', 'parameters']",
+    ),
+    "shape": (
+        SCAFFOLD,
+        {"c": np.ones(5, np.float32)},
+        "extra.c is float32(5,), expected float32(6,)",
+    ),
     "dtype": (SCAFFOLD, {"c": np.ones(6)}, "extra.c is float64(6,)"),
     "integers": (
         SCAFFOLD,
         {"c": np.ones(6, np.int64)},
-        "its extra should be 'c': an array of float32 or float64 or float16; it is int64(6,)",
+        (
+            "its extra should be 'c': an array of float32 or float64 or float16; it is "
+            "int64(6,)"
+        ),
     ),
-    "many": (SCAFFOLD, dict.fromkeys("cdef", np.ones(1, np.float32)), "its extra should be at most 3 arrays"),
-    "large": (SCAFFOLD, {"c": np.ones(19, np.float32)}, "its extra should be at most 72 bytes"),
-    "nan": (SCAFFOLD, {"c": np.full(6, np.nan, np.float32)}, "its extra should be 'c': finite numbers"),
-    "huge": (SCAFFOLD, {"c": np.full(6, 1e5, np.float32)}, "extra.c has norm 2.45e+05; more than 2.45e+04"),
-    "endless": (FEDNOVA, {"a": np.array([1e7], np.float32)}, "extra.a has norm 1e+07; more than"),
+    "many": (
+        SCAFFOLD,
+        dict.fromkeys("cdef", np.ones(1, np.float32)),
+        "its extra should be at most 3 arrays",
+    ),
+    "large": (
+        SCAFFOLD,
+        {"c": np.ones(19, np.float32)},
+        "its extra should be at most 72 bytes",
+    ),
+    "nan": (
+        SCAFFOLD,
+        {"c": np.full(6, np.nan, np.float32)},
+        "its extra should be 'c': finite numbers",
+    ),
+    "huge": (
+        SCAFFOLD,
+        {"c": np.full(6, 1e5, np.float32)},
+        "extra.c has norm 2.45e+05; more than 2.45e+04",
+    ),
+    "endless": (
+        FEDNOVA,
+        {"a": np.array([1e7], np.float32)},
+        "extra.a has norm 1e+07; more than",
+    ),
 }
 
 
@@ -283,7 +406,8 @@ def test_what_a_method_sends_beside_the_model_is_refused(name: str) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_models_in_half_precision_are_measured_as_well() -> None:
-    sent, spoiled = np.ones(10**5, np.float16), np.ones(10**5, np.float16)  # of norm 316: its square is no float16
+    # of norm 316: its square is no float16
+    sent, spoiled = np.ones(10**5, np.float16), np.ones(10**5, np.float16)
     spoiled[7] = np.inf
     validate_reply(train_order(weights={"x": sent}), update(weights={"x": sent}))
     with pytest.raises(InvalidReplyError, match="x has norm inf"):
@@ -292,10 +416,17 @@ def test_models_in_half_precision_are_measured_as_well() -> None:
 
 def test_the_limit_grows_with_what_was_sent() -> None:
     limit = NORM_FACTOR * 2 * np.sqrt(6)  # norm and size of six ones
-    validate_reply(train_order(), update(weights=weights(float(0.99 * limit / np.sqrt(6)))))
+    validate_reply(
+        train_order(), update(weights=weights(float(0.99 * limit / np.sqrt(6))))
+    )
     with pytest.raises(InvalidReplyError, match="is not believed"):
-        validate_reply(train_order(), update(weights=weights(float(1.01 * limit / np.sqrt(6)))))
-    validate_reply(train_order(weights=weights(10.0)), update(weights=weights(float(1.01 * limit / np.sqrt(6)))))
+        validate_reply(
+            train_order(), update(weights=weights(float(1.01 * limit / np.sqrt(6))))
+        )
+    validate_reply(
+        train_order(weights=weights(10.0)),
+        update(weights=weights(float(1.01 * limit / np.sqrt(6)))),
+    )
 
 
 VALUES = np.array([1, 2], np.int64)
@@ -307,12 +438,21 @@ RELEASES = {
     "epsilon nan": ({"epsilon": float("nan")}, f"its epsilon {POSITIVE} nan"),
     "epsilon zero": ({"epsilon": 0.0}, f"its epsilon {POSITIVE} 0.0"),
     "epsilon negative": ({"epsilon": -0.1}, f"its epsilon {POSITIVE} -0.1"),
-    "epsilon endless": ({"epsilon": 2.0**60}, f"its epsilon {POSITIVE} 1.152921504606847e+18"),
+    "epsilon endless": (
+        {"epsilon": 2.0**60},
+        f"its epsilon {POSITIVE} 1.152921504606847e+18",
+    ),
     "no sensitivity": ({"sensitivity": 0.0}, f"its sensitivity {POSITIVE} 0.0"),
-    "endless sensitivity": ({"sensitivity": 2.0**60}, f"its sensitivity {POSITIVE} 1.152921504606847e+18"),
+    "endless sensitivity": (
+        {"sensitivity": 2.0**60},
+        f"its sensitivity {POSITIVE} 1.152921504606847e+18",
+    ),
     "too short": ({"arrays": {"values": VALUES[:1]}}, f"{VECTOR} int64(1,)"),
     "a single number": ({"arrays": {"values": np.array(3)}}, f"{VECTOR} int64()"),
-    "narrow integers": ({"arrays": {"values": VALUES.astype(np.int32)}}, f"{INTEGERS} int32(2,)"),
+    "narrow integers": (
+        {"arrays": {"values": VALUES.astype(np.int32)}},
+        f"{INTEGERS} int32(2,)",
+    ),
     "no values": ({"arrays": {}}, "its arrays should be arrays values"),
     "more arrays": (
         {"arrays": {"values": VALUES, "raw": VALUES}},
@@ -341,13 +481,19 @@ NO_ACCOUNT = r"its account should be a JSON object with epsilon \(float\), delta
 OUT_OF_RANGE = "the account that it gives of its privacy is out of range"
 ACCOUNTS: list[tuple[Any, str]] = [(text, NO_OBJECT) for text in ("", "{", "[]", "1")]
 ACCOUNTS += [({}, NO_ACCOUNT), ({**GIVEN, "more": 1}, NO_ACCOUNT)]
-ACCOUNTS += [({name: value for name, value in GIVEN.items() if name != missing}, NO_ACCOUNT) for missing in GIVEN]
+ACCOUNTS += [
+    ({name: value for name, value in GIVEN.items() if name != missing}, NO_ACCOUNT)
+    for missing in GIVEN
+]
 ACCOUNTS += [
     ({**GIVEN, "epsilon": "much"}, NO_ACCOUNT),
     ({**GIVEN, "epsilon": 1}, NO_ACCOUNT),
     ({**GIVEN, "entries": 1.0}, NO_ACCOUNT),
     ({**GIVEN, "entries": True}, NO_ACCOUNT),
-    ({**GIVEN, "adjacency": "\x1b[2K"}, "its account should be a JSON object of printable text"),
+    (
+        {**GIVEN, "adjacency": "\x1b[2K"},
+        "its account should be a JSON object of printable text",
+    ),
     ({**GIVEN, "epsilon": -0.1}, OUT_OF_RANGE),
     ({**GIVEN, "epsilon": float("nan")}, OUT_OF_RANGE),
     ({**GIVEN, "delta": 0.0}, OUT_OF_RANGE),
@@ -372,14 +518,20 @@ def in_words(account: Any) -> str:
 
 
 @pytest.mark.parametrize(("told", "reason"), ACCOUNTS, ids=in_words)
-@pytest.mark.parametrize(("order", "reply"), WITH_ACCOUNTS, ids=lambda value: type(value).__name__)
-def test_an_account_that_means_nothing_is_refused(order: Any, reply: Any, told: Any, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("order", "reply"), WITH_ACCOUNTS, ids=lambda value: type(value).__name__
+)
+def test_an_account_that_means_nothing_is_refused(
+    order: Any, reply: Any, told: Any, reason: str
+) -> None:
     with pytest.raises(InvalidReplyError, match=reason):
         validate_reply(order, reply(account=in_words(told)))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, float("inf")])
-@pytest.mark.parametrize(("order", "reply"), WITH_ACCOUNTS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("order", "reply"), WITH_ACCOUNTS, ids=lambda value: type(value).__name__
+)
 def test_an_honest_account_passes(order: Any, reply: Any, epsilon: float) -> None:
     validate_reply(order, reply(account=in_words({**GIVEN, "epsilon": epsilon})))
 
@@ -387,23 +539,40 @@ def test_an_honest_account_passes(order: Any, reply: Any, epsilon: float) -> Non
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"adjacency": "x"}, "states its budget for the adjacency 'x', which is not known"),
-        ({"calibration": "trust me"}, "states its budget for the calibration 'trust me', which is not known"),
-        ({"delta": float("nan")}, "its delta should be a number above 0 and below 1; it is nan"),
+        (
+            {"adjacency": "x"},
+            "states its budget for the adjacency 'x', which is not known",
+        ),
+        (
+            {"calibration": "trust me"},
+            "states its budget for the calibration 'trust me', which is not known",
+        ),
+        (
+            {"delta": float("nan")},
+            "its delta should be a number above 0 and below 1; it is nan",
+        ),
         ({"delta": 0.0}, "its delta should be a number above 0 and below 1; it is 0.0"),
         ({"delta": 1.0}, "its delta should be a number above 0 and below 1; it is 1.0"),
     ],
     ids=str,
 )
-def test_a_budget_that_means_nothing_is_refused(changes: dict[str, Any], reason: str) -> None:
+def test_a_budget_that_means_nothing_is_refused(
+    changes: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(InvalidReplyError, match=reason):
         validate_reply(prepare_order(), release(**changes))
 
 
-@pytest.mark.parametrize(("order", "reply"), [(prepare_order(), release()), (train_order(), update())])
-def test_nobody_has_more_records_than_the_federation_allows(order: Any, reply: Any) -> None:
+@pytest.mark.parametrize(
+    ("order", "reply"), [(prepare_order(), release()), (train_order(), update())]
+)
+def test_nobody_has_more_records_than_the_federation_allows(
+    order: Any, reply: Any
+) -> None:
     validate_reply(order, reply, max_records=7)
-    with pytest.raises(InvalidReplyError, match="claims 7 records; from 1 to 6 are believed"):
+    with pytest.raises(
+        InvalidReplyError, match="claims 7 records; from 1 to 6 are believed"
+    ):
         validate_reply(order, reply, max_records=6)
 
 
@@ -420,31 +589,64 @@ def test_nobody_has_more_records_than_the_federation_allows(order: Any, reply: A
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_noise_other_than_the_budget_asks_for_is_refused(changes: dict[str, Any]) -> None:
-    """Else a client could claim a precision, or a privacy, that its release does not have."""
-    with pytest.raises(InvalidReplyError, match=r"states noise of scale .*; its budget asks for"):
+def test_noise_other_than_the_budget_asks_for_is_refused(
+    changes: dict[str, Any],
+) -> None:
+    """Else a client could claim a precision, or a privacy, that its release does not
+    have.
+    """
+    with pytest.raises(
+        InvalidReplyError, match=r"states noise of scale .*; its budget asks for"
+    ):
         validate_reply(prepare_order(), release(**changes))
 
 
 @pytest.mark.parametrize("calibration", ["analytic", "opendp"])
 @pytest.mark.parametrize("epsilon", [1e15, 5e-324])
-def test_budgets_beyond_arithmetic_are_refused(epsilon: float, calibration: str) -> None:
-    with pytest.raises(InvalidReplyError, match=r"its budget asks for|no noise gives the budget it states"):
-        validate_reply(prepare_order(), release(epsilon=epsilon, delta=1e-300, calibration=calibration))
+def test_budgets_beyond_arithmetic_are_refused(
+    epsilon: float, calibration: str
+) -> None:
+    with pytest.raises(
+        InvalidReplyError,
+        match=r"its budget asks for|no noise gives the budget it states",
+    ):
+        validate_reply(
+            prepare_order(),
+            release(epsilon=epsilon, delta=1e-300, calibration=calibration),
+        )
 
 
-SCORERS = [MeanEmbeddingScorer(4), ClassEmbeddingScorer(3, 4), ClassMomentsScorer(3, 4), LogisticScorer(0.05)]
+SCORERS = [
+    MeanEmbeddingScorer(4),
+    ClassEmbeddingScorer(3, 4),
+    ClassMomentsScorer(3, 4),
+    LogisticScorer(0.05),
+]
 RNG = np.random.default_rng(0)
 NEGATIVES = RNG.normal(size=(60, 6))
-ONE_CORNER = np.tile(100 * NEGATIVES[:1], (50, 1))  # all alike and far out: the max_release_norm summary there is
+# all alike and far out: the max_release_norm summary there is
+ONE_CORNER = np.tile(100 * NEGATIVES[:1], (50, 1))
 
 
-def made(scorer: Scorer, rows: np.ndarray, adjacency: str = "replace-one", seed: int = 0) -> tuple[Any, Release]:
+def made(
+    scorer: Scorer, rows: np.ndarray, adjacency: str = "replace-one", seed: int = 0
+) -> tuple[Any, Release]:
     """An order, and the honest answer of a client with these rows, all of one class."""
     public = scorer.publish(NEGATIVES)
-    order = prepare_order(scorer=scorer.name, size=scorer.size(public), public=public, classes=3)
-    summary = scorer.summarise(public, rows, np.ones(len(rows), np.int64), adjacency, len(rows), np.ones(len(rows)))
-    privacy = PrivacyConfig(scorer.name, epsilon=1.0, calibration="analytic", unsafe_seed=seed)
+    order = prepare_order(
+        scorer=scorer.name, size=scorer.size(public), public=public, classes=3
+    )
+    summary = scorer.summarise(
+        public,
+        rows,
+        np.ones(len(rows), np.int64),
+        adjacency,
+        len(rows),
+        np.ones(len(rows)),
+    )
+    privacy = PrivacyConfig(
+        scorer.name, epsilon=1.0, calibration="analytic", unsafe_seed=seed
+    )
     return order, replace(make_release(summary, "a", privacy), account=ACCOUNT)
 
 
@@ -453,14 +655,18 @@ def made(scorer: Scorer, rows: np.ndarray, adjacency: str = "replace-one", seed:
 def test_no_honest_release_is_too_long(scorer: Scorer, adjacency: str) -> None:
     for seed in range(50):
         for rows in (ONE_CORNER, ONE_CORNER[:1], RNG.normal(size=(20, 6))):
-            validate_reply(*made(scorer, rows, adjacency, seed), bounds=bound_function(scorer))
+            validate_reply(
+                *made(scorer, rows, adjacency, seed), bounds=bound_function(scorer)
+            )
 
 
 @pytest.mark.parametrize("scorer", SCORERS[:3], ids=lambda one: one.name)
 def test_the_bound_is_as_low_as_it_can_be(scorer: Scorer) -> None:
     public, bounds = scorer.publish(NEGATIVES), bound_function(scorer)
     assert bounds is not None
-    summary = scorer.summarise(public, ONE_CORNER, np.ones(50, np.int64), "replace-one", 50, np.ones(50))
+    summary = scorer.summarise(
+        public, ONE_CORNER, np.ones(50, np.int64), "replace-one", 50, np.ones(50)
+    )
     bound = bounds(public, "replace-one", 50)
     assert 0.999 * bound.norm < np.linalg.norm(summary.values) <= bound.norm
     assert (summary.step, summary.sensitivity) == (bound.step, bound.sensitivity)
@@ -471,25 +677,37 @@ def test_a_release_longer_than_its_records_and_noise_is_refused(scorer: Scorer) 
     order, honest = made(scorer, ONE_CORNER)
     bounds, values = bound_function(scorer), honest.arrays["values"]
     assert bounds is not None
-    limit = max_release_norm(bounds(order.public, "replace-one", 50), honest.scale, order.size)
+    limit = max_release_norm(
+        bounds(order.public, "replace-one", 50), honest.scale, order.size
+    )
     for factor in (0.999, 1.001):
-        stretched = np.rint(values * (factor * limit / np.linalg.norm(values))).astype(np.int64)
+        stretched = np.rint(values * (factor * limit / np.linalg.norm(values))).astype(
+            np.int64
+        )
         loud = replace(honest, arrays={"values": stretched})
         if factor < 1:
             validate_reply(order, loud, bounds=bounds)
             continue
-        with pytest.raises(InvalidReplyError, match=r"its release has norm .*; 50 records and its noise reach"):
+        with pytest.raises(
+            InvalidReplyError,
+            match=r"its release has norm .*; 50 records and its noise reach",
+        ):
             validate_reply(order, loud, bounds=bounds)
         validate_reply(order, loud)  # somebody's own scorer may have any length
 
 
 @pytest.mark.parametrize("scorer", SCORERS, ids=lambda one: one.name)
 @pytest.mark.parametrize("word", ["step", "sensitivity"])
-def test_what_the_scorer_fixes_is_not_the_clients_to_state(scorer: Scorer, word: str) -> None:
+def test_what_the_scorer_fixes_is_not_the_clients_to_state(
+    scorer: Scorer, word: str
+) -> None:
     order, honest = made(scorer, ONE_CORNER)
     for factor in (1 - 1e-5, 1 + 1e-5, 1e-3):
         lie = replace(honest, **{word: getattr(honest, word) * factor})
-        with pytest.raises(InvalidReplyError, match=f"states a {word} of .*; for 50 records the scorer's is"):
+        with pytest.raises(
+            InvalidReplyError,
+            match=f"states a {word} of .*; for 50 records the scorer's is",
+        ):
             validate_reply(order, lie, bounds=bound_function(scorer))
 
 
@@ -497,7 +715,9 @@ def test_more_records_than_were_summed_are_not_claimed_without_a_trace() -> None
     """The step of a mean holds the number of records."""
     order, honest = made(SCORERS[0], ONE_CORNER)
     with pytest.raises(InvalidReplyError, match="states a step of"):
-        validate_reply(order, replace(honest, records=500), bounds=bound_function(SCORERS[0]))
+        validate_reply(
+            order, replace(honest, records=500), bounds=bound_function(SCORERS[0])
+        )
 
 
 # A client's part of the ensemble
@@ -508,15 +728,22 @@ ONE = 2**ENSEMBLE_BITS
 
 
 def part(**changes: Any) -> dict[str, Any]:
-    honest = Ensemble.of(np.linspace(-5, 5, 12).reshape(4, 3), np.array([1e-8, 0.1, 0.5, 1.0]))
+    honest = Ensemble.of(
+        np.linspace(-5, 5, 12).reshape(4, 3), np.array([1e-8, 0.1, 0.5, 1.0])
+    )
     return {**honest.to_arrays(), **changes}
 
 
 def test_an_honest_part_passes_and_nobody_teaches_unasked() -> None:
     validate_reply(TEACHING, update(ensemble=part()))
-    with pytest.raises(InvalidReplyError, match="its ensemble should be arrays logits, mass, squares"):
+    with pytest.raises(
+        InvalidReplyError, match="its ensemble should be arrays logits, mass, squares"
+    ):
         validate_reply(TEACHING, update(ensemble={}))
-    with pytest.raises(InvalidReplyError, match="its ensemble should be empty, not 'logits', 'mass', 'squares'"):
+    with pytest.raises(
+        InvalidReplyError,
+        match="its ensemble should be empty, not 'logits', 'mass', 'squares'",
+    ):
         validate_reply(train_order(classes=3), update(ensemble=part()))
 
 
@@ -536,10 +763,19 @@ PARTS = {
     "large logit": (with_entry("logits", ONE * 2**19), "logits exceed"),
     "smallest logit": (with_entry("logits", -(2**63)), "logits exceed"),
     "largest logit": (with_entry("logits", 2**63 - 1), "logits exceed"),
-    "other rows": (part(mass=np.ones(5, np.int64)), r"'mass': of shape \(4,\); it is int64\(5,\)"),
-    "other classes": (part(logits=np.ones((4, 2), np.int64)), r"'logits': of shape \(4, 3\); it is int64\(4, 2\)"),
+    "other rows": (
+        part(mass=np.ones(5, np.int64)),
+        r"'mass': of shape \(4,\); it is int64\(5,\)",
+    ),
+    "other classes": (
+        part(logits=np.ones((4, 2), np.int64)),
+        r"'logits': of shape \(4, 3\); it is int64\(4, 2\)",
+    ),
     "reals": (part(mass=np.ones(4)), r"'mass': an array of int64; it is float64\(4,\)"),
-    "32 bits": (part(mass=np.ones(4, np.int32)), r"'mass': an array of int64; it is int32\(4,\)"),
+    "32 bits": (
+        part(mass=np.ones(4, np.int32)),
+        r"'mass': an array of int64; it is int32\(4,\)",
+    ),
     "one more": (
         part(more=np.ones(4, np.int64)),
         "the arrays logits, mass, squares, not 'logits', 'mass', 'squares', 'm",

@@ -1,4 +1,6 @@
-"""The identity of an order: all that decides what leaves, each field by its part, and nothing else."""
+"""The identity of an order: all that decides what leaves, each field by its part, and
+nothing else.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -41,19 +43,32 @@ def other_arrays(arrays: Arrays) -> list[Arrays]:
     rest = {key: kept for key, kept in arrays.items() if key != name}
     bit = np.array(array, order="C")
     bit.view(np.uint8).flat[0] ^= 1
-    wider = "float64" if array.dtype.kind == "f" else "int32" if array.dtype.itemsize == 8 else "int16"
+    wider = (
+        "float64"
+        if array.dtype.kind == "f"
+        else "int32"
+        if array.dtype.itemsize == 8
+        else "int16"
+    )
     found += [rest, {**rest, name: bit}, {**rest, f"{name}x": array}]
-    found += [{**rest, name: array.astype(wider)}, {**rest, name: np.array(array[None])}]
+    found += [
+        {**rest, name: array.astype(wider)},
+        {**rest, name: np.array(array[None])},
+    ]
     return found
 
 
 @pytest.mark.parametrize(("order", "field"), FIELDS, ids=named)
 def test_what_a_field_changes_follows_from_its_part(order: Any, field: Any) -> None:
-    """RUN and ROUND: another order for all sites. SITE: another question to this one. CARRIER: the same question."""
+    """RUN and ROUND: another order for all sites. SITE: another question to this one.
+    CARRIER: the same question.
+    """
     part = field.marks.part
     for value in others(getattr(order, field.name)):
         changed = replace(order, **{field.name: value})
-        assert (identity(changed) != identity(order)) == (part in (Part.RUN, Part.ROUND))
+        assert (identity(changed) != identity(order)) == (
+            part in (Part.RUN, Part.ROUND)
+        )
         assert (question(changed) != question(order)) == (part is not Part.CARRIER)
 
 
@@ -62,14 +77,20 @@ def test_all_changes_of_all_orders_are_told_apart() -> None:
     questions = [question(order) for order in ORDERS]
     for order, field in FIELDS:
         if field.marks.part is not Part.CARRIER:
-            questions += [question(replace(order, **{field.name: one})) for one in others(getattr(order, field.name))]
+            questions += [
+                question(replace(order, **{field.name: one}))
+                for one in others(getattr(order, field.name))
+            ]
     assert len(set(questions)) == len(questions) > 90
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=named)
 def test_an_identity_has_256_bits_and_is_the_same_for_a_copy(order: Any) -> None:
     copies = {
-        field.name: {name: np.array(array) for name, array in reversed(getattr(order, field.name).items())}
+        field.name: {
+            name: np.array(array)
+            for name, array in reversed(getattr(order, field.name).items())
+        }
         for field in fields_of(type(order))
         if field.has_arrays
     }
@@ -105,9 +126,13 @@ def test_the_hash_of_an_order_is_that_of_its_parts() -> None:
         ("sends", "moments"),
         ("width", 2),
     ]
-    expected = fingerprint_arrays(order.standardisation, facts=[["SumsOrder", 2], scalars, ["standardisation"]])
+    expected = fingerprint_arrays(
+        order.standardisation, facts=[["SumsOrder", 2], scalars, ["standardisation"]]
+    )
     assert identity(order) == expected
-    assert question(order) == fingerprint_arrays(facts=[expected, [("client", "a")], []])
+    assert question(order) == fingerprint_arrays(
+        facts=[expected, [("client", "a")], []]
+    )
 
 
 def test_facts_of_a_run_are_what_is_fixed_for_it() -> None:

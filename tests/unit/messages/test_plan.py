@@ -11,7 +11,15 @@ import pytest
 from fedaux.core.failures import OrderError
 from fedaux.messages import Part, RunPlan, fields_of, plan_of
 from fedaux.messages.plan import KINDS, SPARE_ROUNDS, Ask
-from helpers.samples import plan, plan_order, prepare_order, sums_order, terms, train_order, weights
+from helpers.samples import (
+    plan,
+    plan_order,
+    prepare_order,
+    sums_order,
+    terms,
+    train_order,
+    weights,
+)
 
 ORDERS = [prepare_order(), sums_order(), train_order()]
 FIELDS = [(order, field) for order in ORDERS for field in fields_of(type(order))]
@@ -30,13 +38,17 @@ def other(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("order", "field"), FIELDS, ids=named)
-def test_an_order_that_differs_in_what_is_fixed_for_the_run_is_not_covered(order: Any, field: Any) -> None:
+def test_an_order_that_differs_in_what_is_fixed_for_the_run_is_not_covered(
+    order: Any, field: Any
+) -> None:
     ask = Ask.of(order, 1)
     assert ask.covers(order)
     changed = replace(order, **{field.name: other(getattr(order, field.name))})
     assert ask.covers(changed) == (field.marks.part is not Part.RUN)
     told = RunPlan("cafe", "fedavg", 3, False, (ask,))
-    assert RunPlan.from_json(told.to_json()).asks[0].covers(changed) == (field.marks.part is not Part.RUN)
+    assert RunPlan.from_json(told.to_json()).asks[0].covers(changed) == (
+        field.marks.part is not Part.RUN
+    )
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=named)
@@ -58,31 +70,53 @@ def test_a_plan_covers_a_secure_sum_and_its_later_attempts() -> None:
 
 def test_arrays_are_in_a_plan_by_their_hash() -> None:
     ask = Ask.of(sums_order(), 1)
-    (name,) = [name for name, value in ask.facts.items() if isinstance(value, str) and len(value) == 64]
+    (name,) = [
+        name
+        for name, value in ask.facts.items()
+        if isinstance(value, str) and len(value) == 64
+    ]
     assert name == "standardisation"
     assert not ask.covers(sums_order(standardisation={}))
     moved = {"mean": np.full(2, 1e-30, np.float32), "deviation": np.ones(2, np.float32)}
     assert not ask.covers(sums_order(standardisation=moved))
 
 
-def test_there_are_as_many_orders_as_rounds_and_a_few_to_spare_and_one_of_everything_else() -> None:
+def test_there_are_as_many_orders_as_rounds_and_a_few_to_spare_and_one_of_everything_else() -> (
+    None
+):
     found = plan_of("cafe", "fedavg", 7, False, ORDERS)
-    assert {ask.kind: ask.at_most for ask in found.asks} == {"release": 1, "sums": 1, "train": 7 + SPARE_ROUNDS}
+    assert {ask.kind: ask.at_most for ask in found.asks} == {
+        "release": 1,
+        "sums": 1,
+        "train": 7 + SPARE_ROUNDS,
+    }
 
 
 def test_orders_that_are_equal_for_the_run_are_listed_once() -> None:
     """One for each client, each with a seed of its own; and one for each network."""
-    same = [train_order(name, seed=seed, weights=weights(seed)) for seed, name in enumerate("abc")]
-    assert plan_of("cafe", "fedavg", 3, False, same) == plan_of("cafe", "fedavg", 3, False, same[:1])
-    two = plan_of("cafe", "fedavg", 3, False, [*same, train_order(prototype='["cnn", {}]')])
-    assert [ask.facts["prototype"] for ask in two.asks] == ['["mlp", {}]', '["cnn", {}]']
+    same = [
+        train_order(name, seed=seed, weights=weights(seed))
+        for seed, name in enumerate("abc")
+    ]
+    assert plan_of("cafe", "fedavg", 3, False, same) == plan_of(
+        "cafe", "fedavg", 3, False, same[:1]
+    )
+    two = plan_of(
+        "cafe", "fedavg", 3, False, [*same, train_order(prototype='["cnn", {}]')]
+    )
+    assert [ask.facts["prototype"] for ask in two.asks] == [
+        '["mlp", {}]',
+        '["cnn", {}]',
+    ]
 
 
 def test_a_plan_comes_back_from_json_with_the_same_hash() -> None:
     told = plan()
     again = RunPlan.from_json(told.to_json())
     assert again == told
-    assert again.hash == told.hash == hashlib.sha256(told.to_json().encode()).hexdigest()
+    assert (
+        again.hash == told.hash == hashlib.sha256(told.to_json().encode()).hexdigest()
+    )
     assert plan_order().plan_hash == told.hash
     shuffled = json.dumps(dict(reversed(json.loads(told.to_json()).items())))
     assert RunPlan.from_json(shuffled).hash == told.hash
@@ -116,11 +150,18 @@ WHOLE = json.loads(plan().to_json())
         "[]",
         "{}",
         "7",
-        *(json.dumps({name: value for name, value in WHOLE.items() if name != left_out}) for left_out in WHOLE),
+        *(
+            json.dumps(
+                {name: value for name, value in WHOLE.items() if name != left_out}
+            )
+            for left_out in WHOLE
+        ),
         json.dumps({**WHOLE, "asks": 7}),
         json.dumps({**WHOLE, "asks": [7]}),
         json.dumps({**WHOLE, "asks": [{}]}),
-        json.dumps({**WHOLE, "asks": [{"kind": "train", "at_most": "many", "facts": {}}]}),
+        json.dumps(
+            {**WHOLE, "asks": [{"kind": "train", "at_most": "many", "facts": {}}]}
+        ),
         json.dumps({**WHOLE, "asks": [{"kind": "train", "at_most": 1, "facts": 7}]}),
         json.dumps({**WHOLE, "rounds": "many"}),
         json.dumps({**WHOLE, "rounds": None}),

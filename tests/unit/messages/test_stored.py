@@ -13,14 +13,24 @@ from fedaux.messages.stored import order_from_bytes, order_to_bytes
 from helpers.samples import prepare_order, sums_order, terms, train_order, weights
 
 FIT = {"a|b": np.array([1.5]), "fit|x": np.zeros((0, 3), np.float32), "": np.array(2.5)}
-HALF = {"parameters": np.ones(6, np.float16), "buffers": np.array([-np.inf, 0], np.float16)}
+HALF = {
+    "parameters": np.ones(6, np.float16),
+    "buffers": np.array([-np.inf, 0], np.float16),
+}
 ORDERS = [
     prepare_order(),
-    prepare_order(extractor={}, plan="f" * 64, sum=terms(sites=["ä", "b", "c"]).to_json()),
+    prepare_order(
+        extractor={}, plan="f" * 64, sum=terms(sites=["ä", "b", "c"]).to_json()
+    ),
     sums_order(),
     sums_order(standardisation={}, extractor={}),
     train_order(),
-    train_order(weights=HALF, fit=FIT, client_fit=FIT, broadcast={"c": np.full(6, -0.0, np.float32)}),
+    train_order(
+        weights=HALF,
+        fit=FIT,
+        client_fit=FIT,
+        broadcast={"c": np.full(6, -0.0, np.float32)},
+    ),
     train_order(lr=0.1 + 0.2, freeze_batch_norm=True, seed=0),
 ]
 
@@ -38,7 +48,10 @@ def test_an_order_comes_back_to_the_bit(order: Any) -> None:
             continue
         assert set(ours) == set(theirs)
         for name, array in ours.items():
-            assert (array.dtype, array.shape) == (theirs[name].dtype, theirs[name].shape)
+            assert (array.dtype, array.shape) == (
+                theirs[name].dtype,
+                theirs[name].shape,
+            )
             assert array.tobytes() == theirs[name].tobytes()
     assert (identity(found), question(found)) == (identity(order), question(order))
 
@@ -54,5 +67,9 @@ def test_what_was_altered_on_disk_is_checked_again() -> None:
 
 def test_a_changed_bit_is_another_order() -> None:
     order = train_order()
-    other = order_from_bytes(order_to_bytes(train_order(weights=weights(float(np.nextafter(np.float32(1), 2))))))
+    other = order_from_bytes(
+        order_to_bytes(
+            train_order(weights=weights(float(np.nextafter(np.float32(1), 2))))
+        )
+    )
     assert identity(other) != identity(order)

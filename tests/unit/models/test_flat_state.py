@@ -1,4 +1,6 @@
-"""Flat weights: nothing is lost on the way out and back, and nothing that does not fit gets in."""
+"""Flat weights: nothing is lost on the way out and back, and nothing that does not fit
+gets in.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def test_round_trip_is_exact(spec: PrototypeSpec) -> None:
         assert torch.equal(other.state_dict()[name], tensor), name
         assert other.state_dict()[name].data_ptr() == places[name], name
     again = flatten_state(other)
-    assert {kind: array.tobytes() for kind, array in again.items()} == {k: a.tobytes() for k, a in weights.items()}
+    assert {kind: array.tobytes() for kind, array in again.items()} == {
+        k: a.tobytes() for k, a in weights.items()
+    }
     x = torch.ones(2, *RGB)
     assert torch.equal(model(x), other(x))
 
@@ -44,10 +48,17 @@ def test_round_trip_is_exact(spec: PrototypeSpec) -> None:
 def test_kinds_sizes_and_types(spec: PrototypeSpec) -> None:
     model = used(spec, seed=1)
     weights = flatten_state(model)
-    batch = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
-    assert set(weights) == ({"parameters", "buffers", "counters"} if batch else {"parameters"})
+    batch = any(
+        isinstance(module, nn.modules.batchnorm._BatchNorm)
+        for module in model.modules()
+    )
+    assert set(weights) == (
+        {"parameters", "buffers", "counters"} if batch else {"parameters"}
+    )
     assert state_sizes(model) == {kind: array.size for kind, array in weights.items()}
-    flat = torch.cat([parameter.detach().flatten() for _, parameter in model.named_parameters()])
+    flat = torch.cat(
+        [parameter.detach().flatten() for _, parameter in model.named_parameters()]
+    )
     assert np.array_equal(weights["parameters"], flat.numpy())
     assert weights["parameters"].dtype == np.float32
     if batch:
@@ -73,18 +84,25 @@ def test_dump_is_a_copy_and_so_is_load() -> None:
 
 def test_arrays_from_a_message_load_without_a_warning() -> None:
     model = used(PrototypeSpec.of("cnn", norm="batch"), seed=0)
-    received = {kind: np.frombuffer(array.tobytes(), array.dtype) for kind, array in flatten_state(model).items()}
+    received = {
+        kind: np.frombuffer(array.tobytes(), array.dtype)
+        for kind, array in flatten_state(model).items()
+    }
     assert not received["parameters"].flags.writeable
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_state(model, received)
-    assert all(np.array_equal(flatten_state(model)[kind], received[kind]) for kind in received)
+    assert all(
+        np.array_equal(flatten_state(model)[kind], received[kind]) for kind in received
+    )
 
 
 def spoil(weights: Arrays, kind: str, how: str) -> Arrays:
     array = weights[kind]
     change = {
-        "missing": lambda: {key: value for key, value in weights.items() if key != kind},
+        "missing": lambda: {
+            key: value for key, value in weights.items() if key != kind
+        },
         "extra": lambda: weights | {"more": array},
         "short": lambda: weights | {kind: array[:-1]},
         "long": lambda: weights | {kind: np.append(array, array[:1])},
@@ -96,7 +114,9 @@ def spoil(weights: Arrays, kind: str, how: str) -> Arrays:
 
 @pytest.mark.parametrize("kind", ["parameters", "buffers", "counters"])
 @pytest.mark.parametrize("how", ["missing", "extra", "short", "long", "folded", "type"])
-def test_load_refuses_what_does_not_fit_and_changes_nothing(kind: str, how: str) -> None:
+def test_load_refuses_what_does_not_fit_and_changes_nothing(
+    kind: str, how: str
+) -> None:
     spec = PrototypeSpec.of("mlp", norm="batch")
     model = used(spec, seed=0)
     before = flatten_state(model)
@@ -117,7 +137,10 @@ def test_tied_and_temporary_tensors() -> None:
 
     model = Tied()
     assert state_sizes(model) == {"parameters": 9, "counters": 2}
-    load_state(model, {"parameters": np.arange(9, dtype=np.float32), "counters": np.array([0, 1])})
+    load_state(
+        model,
+        {"parameters": np.arange(9, dtype=np.float32), "counters": np.array([0, 1])},
+    )
     assert torch.equal(model.outer.weight.detach(), torch.arange(9.0).view(3, 3))
     assert model.mask.tolist() == [False, True]
 

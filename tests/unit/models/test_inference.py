@@ -1,4 +1,6 @@
-"""Forward passes change nothing and do not depend on their blocks; fingerprints know what went in."""
+"""Forward passes change nothing and do not depend on their blocks; fingerprints know
+what went in.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,28 @@ from helpers.tiny import CNN
 
 
 def test_looking_changes_nothing_and_rows_do_not_matter_to_each_other() -> None:
-    network, records = build(PrototypeSpec.of("mlp", hidden=16, features=8, norm="batch"), (4,), 3, seed=0), numbers(20)
+    network, records = (
+        build(
+            PrototypeSpec.of("mlp", hidden=16, features=8, norm="batch"),
+            (4,),
+            3,
+            seed=0,
+        ),
+        numbers(20),
+    )
     network(records.tensor())  # BatchNorm has seen something
     before = flatten_state(network)
-    together = np.concatenate([out for _, out in predict_batches(network, records, block=20)])
-    alone = np.concatenate([out for _, out in predict_batches(network, records, block=1)])
+    together = np.concatenate(
+        [out for _, out in predict_batches(network, records, block=20)]
+    )
+    alone = np.concatenate(
+        [out for _, out in predict_batches(network, records, block=1)]
+    )
     assert np.allclose(together, alone, atol=1e-5)
-    assert all(np.array_equal(a, b) for a, b in zip(before.values(), flatten_state(network).values(), strict=True))
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(before.values(), flatten_state(network).values(), strict=True)
+    )
 
 
 def numbers(count: int = 1100) -> Records:
@@ -49,18 +66,30 @@ def test_outputs_are_the_modules_own_block_by_block() -> None:
     with torch.no_grad():
         naive = module(rows.tensor()).numpy()
     assert np.allclose(predict(module, rows), naive, atol=1e-6)
-    assert np.array_equal(transform_rows(Records(naive), lambda block: block[:, :2] * 2, size=100), 2 * naive[:, :2])
+    assert np.array_equal(
+        transform_rows(Records(naive), lambda block: block[:, :2] * 2, size=100),
+        2 * naive[:, :2],
+    )
 
 
 def test_a_block_is_smaller_for_larger_rows_and_activations() -> None:
     def block(module: nn.Module, width: int) -> int:
         return block_rows(module, Records(np.zeros((3, width), np.float32)))
 
-    assert [block(nn.Identity(), width) for width in (4, 512, 4096, 10**6)] == [MAX_BLOCK, 512, 64, MIN_BLOCK]
-    wide = nn.Sequential(nn.Linear(4, 2**15), nn.Linear(2**15, 2))  # 128 KiB a row in between
+    assert [block(nn.Identity(), width) for width in (4, 512, 4096, 10**6)] == [
+        MAX_BLOCK,
+        512,
+        64,
+        MIN_BLOCK,
+    ]
+    # 128 KiB a row in between
+    wide = nn.Sequential(nn.Linear(4, 2**15), nn.Linear(2**15, 2))
     assert block(wide, 4) == 64
     assert not any(module._forward_hooks for module in wide.modules())
-    assert block_rows(nn.Identity(), Records(np.array(["a text"], dtype=object))) == DEFAULT_BLOCK
+    assert (
+        block_rows(nn.Identity(), Records(np.array(["a text"], dtype=object)))
+        == DEFAULT_BLOCK
+    )
 
 
 def test_a_fingerprint_knows_rows_order_and_facts() -> None:
@@ -86,12 +115,27 @@ def test_a_fingerprint_of_text_knows_where_a_text_ends() -> None:
 def test_a_fingerprint_of_a_whole_array_knows_its_type_and_shape() -> None:
     """Two arrays of the same bytes have other rows, and other features."""
     x = np.arange(24, dtype=np.float32).reshape(6, 4)
-    assert len({cached_fingerprint(array) for array in (x, x.reshape(12, 2), x.view(np.int32), x.copy())}) == 3
+    assert (
+        len(
+            {
+                cached_fingerprint(array)
+                for array in (x, x.reshape(12, 2), x.view(np.int32), x.copy())
+            }
+        )
+        == 3
+    )
 
 
 def test_a_fingerprint_of_arrays_knows_names_types_shapes_and_rooms() -> None:
     x = np.zeros((2, 3), np.float32)
-    rooms = [({"a": x},), ({"b": x},), ({"a": x.T},), ({"a": x.view(np.int32)},), ({"a": x}, {}), ({}, {"a": x})]
+    rooms = [
+        ({"a": x},),
+        ({"b": x},),
+        ({"a": x.T},),
+        ({"a": x.view(np.int32)},),
+        ({"a": x}, {}),
+        ({}, {"a": x}),
+    ]
     assert len({fingerprint_arrays(*room) for room in rooms}) == 6
     assert fingerprint_arrays({"a": x}, facts=1) != fingerprint_arrays({"a": x})
 
@@ -100,15 +144,25 @@ def test_a_fingerprint_of_arrays_knows_names_types_shapes_and_rooms() -> None:
 def test_a_head_on_standardised_features_predicts_as_it_is_trained(random: int) -> None:
     """Predictions fold the standardisation into the head."""
     rng = np.random.default_rng(0)
-    records, head = Records(rng.normal(3, 2, (50, 4)).astype(np.float32)), linear_head(4, 3, random)
+    records, head = (
+        Records(rng.normal(3, 2, (50, 4)).astype(np.float32)),
+        linear_head(4, 3, random),
+    )
     features = cast(HeadFeatures, head.features)
-    features.standardise({"mean": np.full(4, 3, np.float32), "deviation": np.array([2, 0.5, 1, 4], np.float32)})
+    features.standardise(
+        {
+            "mean": np.full(4, 3, np.float32),
+            "deviation": np.array([2, 0.5, 1, 4], np.float32),
+        }
+    )
     state = torch.random.get_rng_state()
     found = predict(head, records)
     assert torch.equal(state, torch.random.get_rng_state())  # nothing was drawn
     assert np.allclose(found, head(records.tensor()).detach().numpy(), atol=1e-5)
     features.standardise({})
-    assert np.allclose(predict(head, records), head(records.tensor()).detach().numpy(), atol=1e-6)
+    assert np.allclose(
+        predict(head, records), head(records.tensor()).detach().numpy(), atol=1e-6
+    )
     assert not np.allclose(predict(head, records), found, atol=1e-2)
 
 
@@ -134,7 +188,10 @@ def test_parameters_and_activations_are_counted() -> None:
 
 def test_nothing_is_trained() -> None:
     network = build(CNN, (1, 8, 8), 10, 0)
-    before = {name: array.copy() for name, array in flatten_state(build(CNN, (1, 8, 8), 10, 0)).items()}
+    before = {
+        name: array.copy()
+        for name, array in flatten_state(build(CNN, (1, 8, 8), 10, 0)).items()
+    }
     measure(network, Records(np.zeros((20, 8, 8, 1), np.uint8)))
     assert not network.training
     assert all(parameter.grad is None for parameter in network.parameters())
@@ -150,7 +207,10 @@ def test_memory_grows_with_the_batch_and_the_size_of_images() -> None:
         for size in (32, 64)
     )
     assert large.activations > 3.5 * small.activations
-    assert large.training_memory(200) - large.training_memory(100) == 100 * large.activations
+    assert (
+        large.training_memory(200) - large.training_memory(100)
+        == 100 * large.activations
+    )
     fits = large.largest_batch(1e9)
     assert large.training_memory(fits) <= 1e9 < large.training_memory(fits + 1)
     assert Footprint(10**9, 4, 10, 0.1, 0.1).largest_batch(1e9) == 0

@@ -1,4 +1,6 @@
-"""The networks of the house: the sizes of the study to the parameter, rows of any size, groups that divide channels."""
+"""The networks of the house: the sizes of the study to the parameter, rows of any size,
+groups that divide channels.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,18 @@ def rows(count: int, shape: tuple[int, ...]) -> Tensor:
         ("shufflenet", 879_572, 887_582, 959_672, 800),
     ],
 )
-def test_parameter_counts_are_exact(name: str, features: int, of_10: int, of_100: int, width: int, norm: str) -> None:
-    ten, hundred = (build(PrototypeSpec.of(name, norm=norm), (3, 32, 32), classes, seed=0) for classes in (10, 100))
-    assert (parameter_count(ten.features), parameter_count(ten), ten.width) == (features, of_10, width)
+def test_parameter_counts_are_exact(
+    name: str, features: int, of_10: int, of_100: int, width: int, norm: str
+) -> None:
+    ten, hundred = (
+        build(PrototypeSpec.of(name, norm=norm), (3, 32, 32), classes, seed=0)
+        for classes in (10, 100)
+    )
+    assert (parameter_count(ten.features), parameter_count(ten), ten.width) == (
+        features,
+        of_10,
+        width,
+    )
     assert parameter_count(hundred) == of_100
 
 
@@ -37,8 +48,14 @@ def test_parameter_counts_are_exact(name: str, features: int, of_10: int, of_100
         (PrototypeSpec.of("resnet8", width=16), (3, 32, 32), 128),
         (PrototypeSpec.of("mobilenetv2", width=0.25), (3, 32, 32), 320),
         (PrototypeSpec.of("shufflenet", width=48), (3, 32, 32), 192),
-        *((PrototypeSpec.of("mlp", features=20), shape, 20) for shape in ((13,), (1, 8, 8), (1, 28, 28))),
-        *((PrototypeSpec.of("cnn", features=20), shape, 20) for shape in ((1, 8, 8), (1, 28, 28), (1, 1, 1))),
+        *(
+            (PrototypeSpec.of("mlp", features=20), shape, 20)
+            for shape in ((13,), (1, 8, 8), (1, 28, 28))
+        ),
+        *(
+            (PrototypeSpec.of("cnn", features=20), shape, 20)
+            for shape in ((1, 8, 8), (1, 28, 28), (1, 1, 1))
+        ),
     ],
 )
 def test_options_decide_the_features_and_small_networks_take_small_rows(
@@ -73,7 +90,19 @@ def test_groups_divide_the_channels() -> None:
 
 
 def test_make_norm_knows_three_kinds() -> None:
-    made = [make_norm("batch", 8), make_norm("batch", 8, image=False), make_norm("group", 8), make_norm("none", 8)]
-    assert [type(norm) for norm in made] == [nn.BatchNorm2d, nn.BatchNorm1d, nn.GroupNorm, nn.Identity]
-    with pytest.raises(ValueError, match=r"did you mean 'batch'.*choose from batch, group, none"):
+    made = [
+        make_norm("batch", 8),
+        make_norm("batch", 8, image=False),
+        make_norm("group", 8),
+        make_norm("none", 8),
+    ]
+    assert [type(norm) for norm in made] == [
+        nn.BatchNorm2d,
+        nn.BatchNorm1d,
+        nn.GroupNorm,
+        nn.Identity,
+    ]
+    with pytest.raises(
+        ValueError, match=r"did you mean 'batch'.*choose from batch, group, none"
+    ):
         make_norm("bacth", 8)

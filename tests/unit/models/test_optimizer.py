@@ -1,4 +1,6 @@
-"""Optimisers by name, step by step against their formulas; gradients as one flat vector."""
+"""Optimisers by name, step by step against their formulas; gradients as one flat
+vector.
+"""
 
 import copy
 from typing import Any
@@ -18,7 +20,9 @@ def test_an_unknown_optimiser_names_the_others() -> None:
 def test_a_flat_vector_is_a_copy_in_the_order_of_the_parameters() -> None:
     model = nn.Linear(2, 1)
     vector = flat(list(model.parameters()))
-    assert torch.equal(vector, torch.cat([model.weight.detach().reshape(-1), model.bias.detach()]))
+    assert torch.equal(
+        vector, torch.cat([model.weight.detach().reshape(-1), model.bias.detach()])
+    )
     assert not vector.requires_grad
     vector.zero_()
     assert model.weight.abs().sum() > 0
@@ -42,8 +46,14 @@ def test_a_vector_is_added_to_gradients_but_not_to_frozen_parameters() -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (Optimizer("adam", 0.01, weight_decay=0.1), lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.1)),
-        (Optimizer("sgd", 0.01, 0.9, 0.1), lambda p: torch.optim.SGD(p, 0.01, 0.9, weight_decay=0.1)),
+        (
+            Optimizer("adam", 0.01, weight_decay=0.1),
+            lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.1),
+        ),
+        (
+            Optimizer("sgd", 0.01, 0.9, 0.1),
+            lambda p: torch.optim.SGD(p, 0.01, 0.9, weight_decay=0.1),
+        ),
         (Optimizer("sgd", 0.01), lambda p: torch.optim.SGD(p, 0.01)),
     ],
     ids=["adam", "momentum", "sgd"],
@@ -55,7 +65,10 @@ def test_steps_are_those_of_torch_to_the_bit(ours: Optimizer, theirs: Any) -> No
     twin, x = copy.deepcopy(model), torch.randn(8, 5)
     for network in (model, twin):
         network[1].bias.requires_grad_(False)
-    pairs = [(model, ours.make(list(model.parameters()))), (twin, theirs(list(twin.parameters())))]
+    pairs = [
+        (model, ours.make(list(model.parameters()))),
+        (twin, theirs(list(twin.parameters()))),
+    ]
     for step in range(6):
         for network, optimizer in pairs:
             network[2].weight.requires_grad_(step >= 2)
@@ -74,11 +87,19 @@ def test_without_any_gradient_nothing_moves(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "optimizer", [Optimizer(lr=0.1), Optimizer(lr=0.1, weight_decay=0.1), Optimizer("sgd", 0.1, 0.9, 0.1)]
+    "optimizer",
+    [
+        Optimizer(lr=0.1),
+        Optimizer(lr=0.1, weight_decay=0.1),
+        Optimizer("sgd", 0.1, 0.9, 0.1),
+    ],
 )
 def test_stacked_steps_are_those_of_each_model(optimizer: Optimizer) -> None:
     """The second model stops after two of three steps."""
-    start, rng = torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, 7.0]]), torch.Generator().manual_seed(0)
+    start, rng = (
+        torch.tensor([[1.0, -2.0, 0.5], [3.0, 0.0, 7.0]]),
+        torch.Generator().manual_seed(0),
+    )
     gradients = torch.randn(3, 2, 3, generator=rng)
     stack = start.clone()
     descent = StackedDescent(optimizer, stack)

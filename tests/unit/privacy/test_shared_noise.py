@@ -1,4 +1,6 @@
-"""Noise that sites share: a sum of discrete Gaussians against one, by direct convolution (docs/proofs.md)."""
+"""Noise that sites share: a sum of discrete Gaussians against one, by direct
+convolution (docs/proofs.md).
+"""
 
 import math
 
@@ -9,7 +11,12 @@ from scipy.signal import fftconvolve
 
 from fedaux.config.sections import PrivacyConfig
 from fedaux.privacy.mechanism import LEAST_SHARE, Summary, noise_scale, release
-from fedaux.privacy.secure_sum import SecureSumError, agreed_threshold, honest_sites, least_threshold
+from fedaux.privacy.secure_sum import (
+    SecureSumError,
+    agreed_threshold,
+    honest_sites,
+    least_threshold,
+)
 
 Law = NDArray[np.float64]
 
@@ -22,8 +29,12 @@ def discrete_gaussian(scale: float, reach: int) -> Law:
 
 @pytest.mark.parametrize("scale", [0.6, 0.8, 1.0, 1.2])
 @pytest.mark.parametrize("shares", [2, 3, 5])
-def test_a_sum_of_shares_is_one_discrete_gaussian_but_for_a_factor(scale: float, shares: int) -> None:
-    """Lemma 5: |log ratio| ≤ 10 (h − 1) e^(−π² s²) at every point; and the bound is not idle."""
+def test_a_sum_of_shares_is_one_discrete_gaussian_but_for_a_factor(
+    scale: float, shares: int
+) -> None:
+    """Lemma 5: |log ratio| ≤ 10 (h − 1) e^(−π² s²) at every point; and the bound is not
+    idle.
+    """
     reach = 60
     law = share = discrete_gaussian(scale, reach)
     for _ in range(shares - 1):
@@ -38,8 +49,12 @@ def test_a_sum_of_shares_is_one_discrete_gaussian_but_for_a_factor(scale: float,
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 @pytest.mark.parametrize("shares", [2, 7])
-def test_the_shares_of_honest_sites_keep_the_promise(epsilon: float, shares: int) -> None:
-    """The hockey-stick divergence of the convolved noise, at the sensitivity: δ, and hardly less."""
+def test_the_shares_of_honest_sites_keep_the_promise(
+    epsilon: float, shares: int
+) -> None:
+    """The hockey-stick divergence of the convolved noise, at the sensitivity: δ, and
+    hardly less.
+    """
     sensitivity, delta = 4000, 1e-5
     privacy = PrivacyConfig(epsilon=epsilon, delta=delta)
     scale = noise_scale(1, float(sensitivity), privacy, shares)
@@ -47,11 +62,17 @@ def test_the_shares_of_honest_sites_keep_the_promise(epsilon: float, shares: int
     law = share
     for _ in range(shares - 1):
         law = np.maximum(fftconvolve(law, share), 0.0)
-    found = float(np.maximum(law[sensitivity:] - math.exp(epsilon) * law[:-sensitivity], 0).sum())
+    found = float(
+        np.maximum(law[sensitivity:] - math.exp(epsilon) * law[:-sensitivity], 0).sum()
+    )
     one_less = share  # of one site less than promised
     for _ in range(shares - 2):
         one_less = np.maximum(fftconvolve(one_less, share), 0.0)
-    broken = float(np.maximum(one_less[sensitivity:] - math.exp(epsilon) * one_less[:-sensitivity], 0).sum())
+    broken = float(
+        np.maximum(
+            one_less[sensitivity:] - math.exp(epsilon) * one_less[:-sensitivity], 0
+        ).sum()
+    )
     assert 0.95 * delta < found <= delta < broken
 
 
@@ -68,15 +89,21 @@ def test_shares_that_are_too_coarse_are_refused() -> None:
         noise_scale(1, LEAST_SHARE / 100, PrivacyConfig(epsilon=1.0), 9)
 
 
-@pytest.mark.parametrize(("sites", "share", "threshold"), [(3, 0.8, 3), (5, 0.7, 5), (6, 0.7, 5), (20, 0.8, 16)])
+@pytest.mark.parametrize(
+    ("sites", "share", "threshold"),
+    [(3, 0.8, 3), (5, 0.7, 5), (6, 0.7, 5), (20, 0.8, 16)],
+)
 def test_the_threshold(sites: int, share: float, threshold: int) -> None:
     assert agreed_threshold(sites, share) == threshold >= least_threshold(sites)
 
 
 @pytest.mark.parametrize(
-    ("threshold", "sites", "colluders", "honest"), [(16, 20, 1, 15), (16, 20, 5, 11), (3, 3, 1, 2)]
+    ("threshold", "sites", "colluders", "honest"),
+    [(16, 20, 1, 15), (16, 20, 5, 11), (3, 3, 1, 2)],
 )
-def test_how_many_sites_are_honest(threshold: int, sites: int, colluders: int, honest: int) -> None:
+def test_how_many_sites_are_honest(
+    threshold: int, sites: int, colluders: int, honest: int
+) -> None:
     assert honest_sites(threshold, sites, colluders) == honest
 
 

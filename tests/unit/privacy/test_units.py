@@ -1,4 +1,6 @@
-"""Whom the promise protects: shares add up to one record's worth, and no person moves a summary further than that."""
+"""Whom the promise protects: shares add up to one record's worth, and no person moves a
+summary further than that.
+"""
 
 import numpy as np
 import pytest
@@ -24,7 +26,8 @@ def test_a_person_is_a_unit_of_their_first_records() -> None:
     assert units.count == 3
     assert [rows.tolist() for rows in units.rows] == [[2, 5], [0, 1, 3], [4]]
     assert units.shares.tolist() == [1 / 3, 1 / 3, 0.5, 1 / 3, 1.0, 0.5, 0.0]
-    view = Units.of(records.take(np.array([6, 4, 0])), "person", 1)  # positions are those of the view
+    # positions are those of the view
+    view = Units.of(records.take(np.array([6, 4, 0])), "person", 1)
     assert [rows.tolist() for rows in view.rows] == [[0], [1]]
     assert view.shares.tolist() == [1.0, 1.0, 0.0]
 
@@ -39,8 +42,13 @@ def test_no_records_are_no_units_and_unknown_words_are_refused() -> None:
 
 
 def test_the_size_that_replies_state_is_the_same_for_neighbours() -> None:
-    """Counted under replace-one, records or persons; declared where a record may be added or removed."""
-    records, fewer = Records(np.zeros((7, 2)), person=PERSONS), Records(np.zeros((6, 2)), person=PERSONS[:6])
+    """Counted under replace-one, records or persons; declared where a record may be
+    added or removed.
+    """
+    records, fewer = (
+        Records(np.zeros((7, 2)), person=PERSONS),
+        Records(np.zeros((6, 2)), person=PERSONS[:6]),
+    )
     assert public_size(records, PrivacyConfig()) == 7
     assert public_size(records, PrivacyConfig(unit="person")) == 3
     declared = PrivacyConfig(adjacency="add-remove", declared_records=64)

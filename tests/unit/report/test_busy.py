@@ -20,7 +20,9 @@ def test_a_spinner_in_a_terminal_with_the_steps_of_the_work() -> None:
     assert "writing the report: reading files: 3/10" in printed(on)
 
 
-def test_lines_elsewhere_and_only_if_it_takes_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_elsewhere_and_only_if_it_takes_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     on = console()
     with busy(on, "quick work"):
         pass

@@ -1,4 +1,6 @@
-"""Charts show what they stand for, at any size; names can be read; a file is the same in every format."""
+"""Charts show what they stand for, at any size; names can be read; a file is the same
+in every format.
+"""
 
 import re
 from pathlib import Path
@@ -7,11 +9,39 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from fedaux.report.charts import Bars, Bubbles, Chart, FigureError, Heat, Line, LineChart, nice, spread_out, ticks
-from fedaux.report.svg import NARROW, TONES, WIDE, Svg, read_colours, read_style, text_width, tone
+from fedaux.report.charts import (
+    Bars,
+    Bubbles,
+    Chart,
+    FigureError,
+    Heat,
+    Line,
+    LineChart,
+    nice,
+    spread_out,
+    ticks,
+)
+from fedaux.report.svg import (
+    NARROW,
+    TONES,
+    WIDE,
+    Svg,
+    read_colours,
+    read_style,
+    text_width,
+    tone,
+)
 
 EVIL = "<script>alert(1)</script>"
-OKABE_ITO = {"#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"}
+OKABE_ITO = {
+    "#e69f00",
+    "#56b4e9",
+    "#009e73",
+    "#f0e442",
+    "#0072b2",
+    "#d55e00",
+    "#cc79a7",
+}
 LINES = [
     Line("FedAUX, ε = 1", [0.1, 0.8], "hero", spread=[0.1, 0.1], best=True),
     Line("$5", [0.1, 0.3], "t0"),
@@ -41,7 +71,11 @@ def titles(chart: Chart) -> list[str]:
 
 
 def curves(chart: Chart) -> list[ElementTree.Element]:
-    return [one for one in parsed(chart.svg()).iter("polyline") if "curve" in one.get("class", "")]
+    return [
+        one
+        for one in parsed(chart.svg()).iter("polyline")
+        if "curve" in one.get("class", "")
+    ]
 
 
 def heights(curve: ElementTree.Element) -> list[float]:
@@ -49,7 +83,9 @@ def heights(curve: ElementTree.Element) -> list[float]:
 
 
 def test_a_curve_rises_where_its_values_do() -> None:
-    chart = LineChart([Line("up", [0.1, 0.5, 0.9])], "round", "accuracy", top=1.0, percent=True)
+    chart = LineChart(
+        [Line("up", [0.1, 0.5, 0.9])], "round", "accuracy", top=1.0, percent=True
+    )
     (curve,) = curves(chart)
     assert heights(curve) == sorted(heights(curve), reverse=True)
     assert {"up", "round", "accuracy", "100 %", "1", "3"} <= set(texts(chart))
@@ -58,7 +94,9 @@ def test_a_curve_rises_where_its_values_do() -> None:
     first, last = heights(curves(below)[0])
     assert 0 < last < first < below.svg().height
     assert {"-4", "1"} <= set(texts(below))
-    other = LineChart([Line("kept", [0.1, 0.9])], "ε", "kept", percent=True, x_values=["0.1", "10"])
+    other = LineChart(
+        [Line("kept", [0.1, 0.9])], "ε", "kept", percent=True, x_values=["0.1", "10"]
+    )
     assert {"0.1", "10"} <= set(texts(other))
     assert "kept, ε 10: 90.0 %" in titles(other)
 
@@ -68,16 +106,25 @@ def test_a_band_where_there_is_a_spread_and_room_for_it() -> None:
     plain, spread = Line("a", [0.1, 0.2]), Line("a", [0.1, 0.2], spread=[0.05, 0.05])
     assert not list(parsed(LineChart([plain], "x", "y").svg()).iter("polygon"))
     for count, kind in ((1, "band"), (2, "band"), (9, "band quiet")):
-        bands = list(parsed(LineChart([spread] * count, "x", "y").svg()).iter("polygon"))
+        bands = list(
+            parsed(LineChart([spread] * count, "x", "y").svg()).iter("polygon")
+        )
         assert [one.get("class") for one in bands] == [kind] * count
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-@pytest.mark.parametrize("label", ["FedPROX+P", "FedAUX, privacy.epsilon = 0.125, data.alpha = 0.01", "A" * 200])
+@pytest.mark.parametrize(
+    "label",
+    ["FedPROX+P", "FedAUX, privacy.epsilon = 0.125, data.alpha = 0.01", "A" * 200],
+)
 def test_names_of_curves_stay_on_the_chart(label: str, width: float) -> None:
-    chart = LineChart([Line(label, [0.1, 0.2], best=True), Line("b", [0.2, 0.4])], "round", "y").svg(width)
+    chart = LineChart(
+        [Line(label, [0.1, 0.2], best=True), Line("b", [0.2, 0.4])], "round", "y"
+    ).svg(width)
     assert chart.width == width
-    names = [one for one in parsed(chart).iter("text") if "name" in one.get("class", "")]
+    names = [
+        one for one in parsed(chart).iter("text") if "name" in one.get("class", "")
+    ]
     assert sorted("best" in one.get("class", "") for one in names) == [False, True]
     for one in names:
         assert float(one.get("x", 0)) + text_width([one.text or ""]) <= width + 1
@@ -91,7 +138,9 @@ def test_names_keep_their_distance_and_stay_near() -> None:
     assert np.argsort(found).tolist() == np.argsort(wishes, kind="stable").tolist()
     assert found[1] == pytest.approx(50.5)  # the others move up and down
     assert (found[3], min(found)) == (90.0, 0.0)
-    assert spread_out([99.0, 100.0, 100.0], 10.0, 0.0, 100.0) == pytest.approx([80.0, 90.0, 100.0])
+    assert spread_out([99.0, 100.0, 100.0], 10.0, 0.0, 100.0) == pytest.approx(
+        [80.0, 90.0, 100.0]
+    )
     assert spread_out([], 4.0, 0.0, 100.0) == []
 
 
@@ -99,15 +148,29 @@ def test_curves_are_told_apart_by_more_than_colour() -> None:
     """Another dash for every colour, and a marker after the last."""
     tones = [tone(i) for i in range(40)]
     assert len(set(tones)) == 40
-    chart = LineChart([Line(str(i), [0.01 * i, 0.02 * i], tones[i]) for i in range(8)], "x", "y")
-    marked = {one.get("class") for one in parsed(chart.svg()).iter("circle")} - {"touch"}
+    chart = LineChart(
+        [Line(str(i), [0.01 * i, 0.02 * i], tones[i]) for i in range(8)], "x", "y"
+    )
+    marked = {one.get("class") for one in parsed(chart.svg()).iter("circle")} - {
+        "touch"
+    }
     assert marked == {"t0 m1", "t1 m1"}
     dashes = re.findall(r"\.curve\.t\d \{ (stroke-dasharray: [^;]+);", read_style())
     assert len(set(dashes)) == TONES - 1
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(0.9, 1), (1.0, 1), (1.7, 2), (21, 24), (3, 4), (73, 80), (9.5, 10), (0.013, 0.016)]
+    ("value", "expected"),
+    [
+        (0.9, 1),
+        (1.0, 1),
+        (1.7, 2),
+        (21, 24),
+        (3, 4),
+        (73, 80),
+        (9.5, 10),
+        (0.013, 0.016),
+    ],
 )
 def test_axes_end_at_a_round_number(value: float, expected: float) -> None:
     assert nice(value) == pytest.approx(expected)
@@ -115,14 +178,23 @@ def test_axes_end_at_a_round_number(value: float, expected: float) -> None:
 
 @pytest.mark.parametrize(
     ("count", "most", "expected"),
-    [(3, 10, [0, 1, 2]), (12, 10, [1, 3, 5, 7, 9, 11]), (12, 3, [0, 4, 9]), (100, 12, [0, *range(9, 100, 10)])],
+    [
+        (3, 10, [0, 1, 2]),
+        (12, 10, [1, 3, 5, 7, 9, 11]),
+        (12, 3, [0, 4, 9]),
+        (100, 12, [0, *range(9, 100, 10)]),
+    ],
 )
-def test_rounds_below_an_axis_are_evenly_spaced(count: int, most: int, expected: list[int]) -> None:
+def test_rounds_below_an_axis_are_evenly_spaced(
+    count: int, most: int, expected: list[int]
+) -> None:
     assert ticks(count, most) == expected
 
 
 def test_areas_lengths_and_shades_are_what_they_stand_for() -> None:
-    discs = parsed(Bubbles(np.array([[100, 0], [25, 4]]), ["a", "b"], ["cat", "dog"]).svg()).iter("circle")
+    discs = parsed(
+        Bubbles(np.array([[100, 0], [25, 4]]), ["a", "b"], ["cat", "dog"]).svg()
+    ).iter("circle")
     radius = {one.findtext("title"): float(one.get("r", 0)) for one in discs}
     assert set(radius) == {"a: 100 × cat", "b: 25 × cat", "b: 4 × dog"}
     assert radius["a: 100 × cat"] == pytest.approx(2 * radius["b: 25 × cat"], rel=0.02)
@@ -130,9 +202,22 @@ def test_areas_lengths_and_shades_are_what_they_stand_for() -> None:
     rail, half, _, whole = (float(one.get("width", 0)) for one in rects)
     assert half == pytest.approx(rail / 2, abs=1)
     assert whole == rail  # never longer
-    heat = Heat(np.array([[0.9, 0.1], [0.0, np.nan]]), ["x", "y"], ["x", "y"], "true class", "predicted class")
-    assert [float(one.get("fill-opacity", 1)) for one in parsed(heat.svg()).iter("rect")] == [0.9, 0.1, 0.0, 0.0]
-    assert [texts(heat).count(words) for words in ("90", "10", "0", "–")] == [1, 1, 1, 1]
+    heat = Heat(
+        np.array([[0.9, 0.1], [0.0, np.nan]]),
+        ["x", "y"],
+        ["x", "y"],
+        "true class",
+        "predicted class",
+    )
+    assert [
+        float(one.get("fill-opacity", 1)) for one in parsed(heat.svg()).iter("rect")
+    ] == [0.9, 0.1, 0.0, 0.0]
+    assert [texts(heat).count(words) for words in ("90", "10", "0", "–")] == [
+        1,
+        1,
+        1,
+        1,
+    ]
     assert "y → y: not measured" in titles(heat)
 
 
@@ -142,14 +227,22 @@ def test_charts_of_any_size_are_as_wide_as_they_may_be(size: int, width: float) 
     rng = np.random.default_rng(0)
     names = [f"a rather long name, number {i}" for i in range(size)]
     counts = rng.integers(0, 9, (size, size))
-    discs, squares = Bubbles(counts, names, names).svg(width), Heat(rng.random((size, size)), names, names).svg(width)
+    discs, squares = (
+        Bubbles(counts, names, names).svg(width),
+        Heat(rng.random((size, size)), names, names).svg(width),
+    )
     rows = Bars([(name, 0.5, "50.0 %") for name in names]).svg(width)
     assert len(list(parsed(discs).iter("circle"))) == (counts > 0).sum()
     assert len(list(parsed(squares).iter("rect"))) == size * size
-    assert min(float(one.get("width", 0)) for one in parsed(rows).iter("rect")) > width / 6
+    assert (
+        min(float(one.get("width", 0)) for one in parsed(rows).iter("rect")) > width / 6
+    )
     if size * 4 < width / 2:
         assert max(discs.width, squares.width, rows.width) <= width + 12
-    assert len(curves(LineChart([Line("n", rng.random(size).tolist())] * 12, "x", "y"))) == 12
+    assert (
+        len(curves(LineChart([Line("n", rng.random(size).tolist())] * 12, "x", "y")))
+        == 12
+    )
 
 
 def test_whatever_others_wrote_is_escaped() -> None:
@@ -173,14 +266,19 @@ def test_colours_are_those_of_okabe_and_ito() -> None:
 
 
 def test_an_svg_file_needs_nothing_else(tmp_path: Path) -> None:
-    """A title, white paper, and no variables of CSS: Inkscape and LibreOffice do not know them."""
+    """A title, white paper, and no variables of CSS: Inkscape and LibreOffice do not
+    know them.
+    """
     chart = CHARTS[3]
     chart.save(tmp_path / "a.svg", "Who <holds> what")
     text = (tmp_path / "a.svg").read_text()
     assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
     assert "var(" not in text
     assert "Who &lt;holds&gt; what" in text
-    assert set(re.findall(r"#[0-9a-f]{6}", text)) <= {*read_colours().values(), "#ffffff"}
+    assert set(re.findall(r"#[0-9a-f]{6}", text)) <= {
+        *read_colours().values(),
+        "#ffffff",
+    }
     assert chart._repr_svg_() == chart.svg().standalone()  # a notebook shows the same
     with pytest.raises(FigureError, match="svg, pdf, png"):
         CHARTS[0].save(tmp_path / "a.gif")

@@ -1,4 +1,6 @@
-"""Runs side by side: those that differ in their seed alone are one arm, and a page shows all arms."""
+"""Runs side by side: those that differ in their seed alone are one arm, and a page
+shows all arms.
+"""
 
 import json
 from dataclasses import replace
@@ -9,7 +11,12 @@ import pytest
 
 from fedaux.report.arms import ArmResult, find_runs, group
 from fedaux.report.charts import MAX_CURVES, LineChart
-from fedaux.report.comparison_page import suggest_once, tones, write_comparison, write_report
+from fedaux.report.comparison_page import (
+    suggest_once,
+    tones,
+    write_comparison,
+    write_report,
+)
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState, RunWriter, StateError
 from helpers.pages import Page
@@ -22,14 +29,24 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("several")
     for method in ("fedavg", "fedaux"):
         for seed in range(3):
-            finished_run(folder / "runs" / f"{method}-{seed}", replace(TINY_CONFIG, method=method, seed=seed))
+            finished_run(
+                folder / "runs" / f"{method}-{seed}",
+                replace(TINY_CONFIG, method=method, seed=seed),
+            )
     return folder
 
 
 def test_runs_that_differ_in_their_seed_are_one_arm(several: Path) -> None:
-    arms = group(find_runs([several, several / "runs" / "fedaux-0"]))  # named twice, it counts once
-    assert [(arm.label, arm.curves.shape) for arm in arms] == [("FedAUX", (3, 2)), ("FedAVG", (3, 2))]
-    assert arms[1].curves[1].tolist() == FinishedRun(RunState.load(several / "runs" / "fedavg-1"), several).curve
+    # named twice, it counts once
+    arms = group(find_runs([several, several / "runs" / "fedaux-0"]))
+    assert [(arm.label, arm.curves.shape) for arm in arms] == [
+        ("FedAUX", (3, 2)),
+        ("FedAVG", (3, 2)),
+    ]
+    assert (
+        arms[1].curves[1].tolist()
+        == FinishedRun(RunState.load(several / "runs" / "fedavg-1"), several).curve
+    )
     table = json.loads(json.dumps(arms[0].to_dict(several)))
     assert (table["settings"], table["seeds"]) == ({"method": "fedaux"}, [0, 1, 2])
     assert table["folders"][1] == "runs/fedaux-1"  # the whole can move
@@ -37,23 +54,37 @@ def test_runs_that_differ_in_their_seed_are_one_arm(several: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "values"), [("data.alpha", (0.1, 1.0)), ("rounds", (1, 3))], ids=["data.alpha", "rounds"]
+    ("key", "values"),
+    [("data.alpha", (0.1, 1.0)), ("rounds", (1, 3))],
+    ids=["data.alpha", "rounds"],
 )
-def test_arms_are_named_by_what_makes_them_differ(tmp_path: Path, key: str, values: tuple[float, ...]) -> None:
+def test_arms_are_named_by_what_makes_them_differ(
+    tmp_path: Path, key: str, values: tuple[float, ...]
+) -> None:
     """Runs of different lengths were once cut to the shortest without a word."""
     for value in values:
         data = replace(TINY_CONFIG.data, alpha=value)
         change = {"rounds": value} if key == "rounds" else {"data": data}
-        finished_run(tmp_path / str(value), replace(TINY_CONFIG, method="fedavg", **change))
+        finished_run(
+            tmp_path / str(value), replace(TINY_CONFIG, method="fedavg", **change)
+        )
     found = group(find_runs([tmp_path]))
-    assert [arm.label for arm in found] == [f"FedAVG, {key} = {value}" for value in values]
-    assert [arm.curves.shape[1] for arm in found] == ([1, 3] if key == "rounds" else [2, 2])
+    assert [arm.label for arm in found] == [
+        f"FedAVG, {key} = {value}" for value in values
+    ]
+    assert [arm.curves.shape[1] for arm in found] == (
+        [1, 3] if key == "rounds" else [2, 2]
+    )
 
 
-def test_methods_with_settings_of_their_own_are_named_by_the_method(tmp_path: Path) -> None:
+def test_methods_with_settings_of_their_own_are_named_by_the_method(
+    tmp_path: Path,
+) -> None:
     for method, lr in (("fedavg", 0.1), ("feddf", 0.01)):
         local = replace(TINY_CONFIG.local, lr=lr)
-        finished_run(tmp_path / method, replace(TINY_CONFIG, method=method, local=local))
+        finished_run(
+            tmp_path / method, replace(TINY_CONFIG, method=method, local=local)
+        )
     arms = group(find_runs([tmp_path]))
     assert [arm.label for arm in arms] == ["FedAVG", "FedDF"]
     assert arms[1].settings == {"method": "feddf", "local.lr": 0.01}
@@ -62,16 +93,23 @@ def test_methods_with_settings_of_their_own_are_named_by_the_method(tmp_path: Pa
 
 def test_an_arm_that_is_not_finished_is_cut_and_says_so(tmp_path: Path) -> None:
     for seed in (0, 1):
-        finished_run(tmp_path / str(seed), replace(TINY_CONFIG, method="fedavg", rounds=3, seed=seed))
+        finished_run(
+            tmp_path / str(seed),
+            replace(TINY_CONFIG, method="fedavg", rounds=3, seed=seed),
+        )
     state = RunState.load(tmp_path / "1")
-    RunWriter(tmp_path / "1").save(replace(state, round=1, history=(replace(state.history[-1], round=1),)))
+    RunWriter(tmp_path / "1").save(
+        replace(state, round=1, history=(replace(state.history[-1], round=1),))
+    )
     (arm,) = group(find_runs([tmp_path]))
     assert arm.curves.shape == (2, 1)
     assert arm.note == "1 of 2 runs not finished, cut to 1 rounds: seed 1 (1)"
     text = write_report(tmp_path).read_text()
     assert "FedAVG: 1 of 2 runs not finished" in text
-    assert "FedAVG: 2 of 2 runs: the model does not beat" in text  # networks that have learned nothing
-    assert sorted(path.name for path in tmp_path.glob("[bc][au]*.svg")) == ["bars.svg"]  # one round has no curve
+    # networks that have learned nothing
+    assert "FedAVG: 2 of 2 runs: the model does not beat" in text
+    # one round has no curve
+    assert sorted(path.name for path in tmp_path.glob("[bc][au]*.svg")) == ["bars.svg"]
 
 
 def test_a_comparison_has_everything(several: Path) -> None:
@@ -79,7 +117,17 @@ def test_a_comparison_has_everything(several: Path) -> None:
     assert path == several / "report.html"
     text = path.read_text()
     found = Page(text)
-    wanted = ["accuracy", "differences", "target", "split", "classes", "teachers", "privacy", "costs", "runs"]
+    wanted = [
+        "accuracy",
+        "differences",
+        "target",
+        "split",
+        "classes",
+        "teachers",
+        "privacy",
+        "costs",
+        "runs",
+    ]
     assert found.sections == [*wanted, "settings"]
     assert not found.loads
     assert "6 runs side by side" in text
@@ -97,7 +145,10 @@ def test_a_page_of_one_run_or_in_another_place(several: Path, tmp_path: Path) ->
     one, other = several / "runs" / "fedavg-0", several / "runs" / "fedaux-0"
     assert write_report(str(one)) == one / "report.html"
     assert "learning" in Page((one / "report.html").read_text()).sections
-    assert write_report(one, other, out=tmp_path / "both") == tmp_path / "both" / "report.html"
+    assert (
+        write_report(one, other, out=tmp_path / "both")
+        == tmp_path / "both" / "report.html"
+    )
     alone = write_report(one, out=tmp_path / "alone")
     assert "accuracy" in Page(alone.read_text()).sections
     with pytest.raises(StateError, match="holds no run"):
@@ -111,7 +162,10 @@ def test_every_arm_is_on_the_page_and_the_best_is_bold(
     drawn: list[LineChart] = []
     monkeypatch.setattr(LineChart, "save", lambda self, *rest: drawn.append(self))
     folders = (several / "runs" / "fedavg-0",)
-    arms = [ArmResult(f"arm {i}", {}, {}, (0,), folders, np.full((1, 8), i / 20)) for i in range(count)]
+    arms = [
+        ArmResult(f"arm {i}", {}, {}, (0,), folders, np.full((1, 8), i / 20))
+        for i in range(count)
+    ]
     text = write_comparison(tmp_path, "Many", arms).read_text()
     assert len(drawn[0].lines) == min(count, MAX_CURVES)
     assert [line.label for line in drawn[0].lines if line.best] == [f"arm {count - 1}"]
@@ -130,9 +184,18 @@ def test_pretrained_methods_share_a_colour() -> None:
 
 def test_tuned_settings_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
     for method, lr in (("fedavg", 0.1), ("feddf", 0.01)):
-        finished_run(tmp_path / method, replace(TINY_CONFIG, method=method, local=replace(TINY_CONFIG.local, lr=lr)))
+        finished_run(
+            tmp_path / method,
+            replace(
+                TINY_CONFIG, method=method, local=replace(TINY_CONFIG.local, lr=lr)
+            ),
+        )
     page = write_report(tmp_path).read_text()
-    assert page.index('id="tuned"') < page.index("local.lr = 0.01") < page.index('id="costs"')
+    assert (
+        page.index('id="tuned"')
+        < page.index("local.lr = 0.01")
+        < page.index('id="costs"')
+    )
     assert "--tiles: 4" in page
 
 
@@ -145,5 +208,12 @@ def test_one_curve_each_is_one_chart(tmp_path: Path) -> None:
 
 
 def test_a_suggestion_is_made_once() -> None:
-    both = [f"{name}: no better than the commonest class. First try: --set local.epochs=20." for name in ("A", "B")]
-    assert suggest_once([*both, "C: cut"]) == [both[0], "B: no better than the commonest class.", "C: cut"]
+    both = [
+        f"{name}: no better than the commonest class. First try: --set local.epochs=20."
+        for name in ("A", "B")
+    ]
+    assert suggest_once([*both, "C: cut"]) == [
+        both[0],
+        "B: no better than the commonest class.",
+        "C: cut",
+    ]

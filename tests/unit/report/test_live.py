@@ -27,14 +27,23 @@ def test_plain_lines_without_a_terminal() -> None:
     on = console()
     with Live(on, clock=lambda: 0.0) as live:
         live.on_progress(RunStarted("FedAUX", "digits: 3 clients", (), 2))
-        for epoch, loss in enumerate((2.0, 1.5, 1.0), 1):  # the second comes too soon, the last is always printed
-            live.on_progress(WorkProgress("pre-training cnn", epoch, 3, f"loss {loss:.3f}", "pretrain"))
+        # the second comes too soon, the last is always printed
+        for epoch, loss in enumerate((2.0, 1.5, 1.0), 1):
+            live.on_progress(
+                WorkProgress(
+                    "pre-training cnn", epoch, 3, f"loss {loss:.3f}", "pretrain"
+                )
+            )
         live.on_progress(OrdersSent("release", None, ("a", "b"), 10_000))
-        live.on_progress(ReplyReceived("release", None, "a", 10, done=1, total=2))  # too soon
+        # too soon
+        live.on_progress(ReplyReceived("release", None, "a", 10, done=1, total=2))
         live.on_progress(ReplyReceived("release", None, "b", 10, done=2, total=2))
-        live.on_progress(OrdersSent("train", 1, ("a", "b"), 10_000))  # the line of the round follows
+        # the line of the round follows
+        live.on_progress(OrdersSent("train", 1, ("a", "b"), 10_000))
         live.on_progress(ReplyReceived("train", 1, "a", 10, done=2, total=2))
-        live.on_progress(WorkProgress("round 1", 0, 0, "averaging and distilling", "distil"))
+        live.on_progress(
+            WorkProgress("round 1", 0, 0, "averaging and distilling", "distil")
+        )
         live.on_progress(Notice("a site has come"))
         live.on_progress(RoundFinished(RESULT, 2, ""))
     assert printed(on).splitlines() == [
@@ -53,7 +62,10 @@ def test_a_line_again_after_a_while_and_the_time_left() -> None:
     live = Live(on, clock=lambda: now[0])
     for done, now[0] in ((1, 0.0), (2, 9.0), (3, 10.0)):
         live.on_progress(WorkProgress("features of x", done, 9, phase="features"))
-    assert printed(on).splitlines() == ["features of x: 1/9", "features of x: 3/9, about 30 s left"]
+    assert printed(on).splitlines() == [
+        "features of x: 1/9",
+        "features of x: 3/9, about 30 s left",
+    ]
 
 
 def test_a_resumed_run_shows_what_came_before() -> None:
@@ -62,7 +74,9 @@ def test_a_resumed_run_shows_what_came_before() -> None:
     live.on_progress(RunStarted("FedAVG", "digits [/bold]", (first,), 2))
     assert "1/2" in shown(live)
     assert "1, last b: gone [/home]" in shown(live)
-    live.on_progress(RoundFinished(replace(RESULT, round=2, accuracy={"mlp": 0.9}), 2, ""))
+    live.on_progress(
+        RoundFinished(replace(RESULT, round=2, accuracy={"mlp": 0.9}), 2, "")
+    )
     assert "0.900  ▅█" in shown(live)
 
 
@@ -70,7 +84,9 @@ def test_finished_runs_of_a_sweep_stay_in_sight() -> None:
     live = Live(console(terminal=True))
     live.on_progress(SweepProgress(0, 3))
     for done, name in enumerate(("FedAVG", "FedDF"), 1):
-        live.on_progress(WorkProgress("pre-training cnn", 2, 2, phase="pretrain", run="extractor 1"))
+        live.on_progress(
+            WorkProgress("pre-training cnn", 2, 2, phase="pretrain", run="extractor 1")
+        )
         live.on_progress(RunStarted(name, "digits", (), 1, run=name))
         assert f"│ {name} " in shown(live)
         live.on_progress(RoundFinished(RESULT, 1, "", run=name))
@@ -87,8 +103,12 @@ def test_runs_at_the_same_time_keep_their_figures_apart() -> None:
     live = Live(console(terminal=True))
     for name in ("FedAVG", "FedDF"):
         live.on_progress(RunStarted(name, "digits", (), 2, run=name))
-    live.on_progress(RoundFinished(replace(RESULT, accuracy={"mlp": 0.9}), 2, "", run="FedAVG"))
-    live.on_progress(RoundFinished(replace(RESULT, accuracy={"mlp": 0.1}), 2, "", run="FedDF"))
+    live.on_progress(
+        RoundFinished(replace(RESULT, accuracy={"mlp": 0.9}), 2, "", run="FedAVG")
+    )
+    live.on_progress(
+        RoundFinished(replace(RESULT, accuracy={"mlp": 0.1}), 2, "", run="FedDF")
+    )
     assert "▁" not in shown(live)  # a curve is shown of one run only
     live.on_progress(SweepProgress(1, 2, "FedDF", 0.1))
     assert "0.900  █ " in shown(live)
@@ -124,11 +144,15 @@ def test_work_that_takes_a_while_has_lines_and_quick_work_none() -> None:
 def test_every_run_of_a_sweep_has_one_line(width: int) -> None:
     live = Live(console(terminal=True))
     live.on_progress(SweepProgress(0, 30))
-    names = [f"FedPROX+P, α = 0.01, privacy.epsilon = 0.125, seed {i}" for i in range(3)]
+    names = [
+        f"FedPROX+P, α = 0.01, privacy.epsilon = 0.125, seed {i}" for i in range(3)
+    ]
     for name in names:
         live.on_progress(RunStarted("FedPROX+P", "digits", (), 100, run=name))
         live.on_progress(RoundFinished(RESULT, 100, "", run=name))
-        live.on_progress(ReplyReceived("train", 2, "client-042", 0, done=33, total=100, run=name))
+        live.on_progress(
+            ReplyReceived("train", 2, "client-042", 0, done=33, total=100, run=name)
+        )
     lines = shown(live, width).splitlines()
     assert len([line for line in lines if "FedPROX+P" in line]) == 3
     assert len(lines) == 2 + 1 + 3  # borders, all runs, each run
@@ -149,8 +173,13 @@ def test_rounds_are_estimated_from_rounds_and_not_from_the_preparation() -> None
     assert left == pytest.approx(8 * 6.0, abs=7)
 
 
-def test_an_interrupt_ends_with_its_code_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught, Live(console(), hint=lambda: "Go on [thus]"):
+def test_an_interrupt_ends_with_its_code_and_a_hint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with (
+        pytest.raises(SystemExit) as caught,
+        Live(console(), hint=lambda: "Go on [thus]"),
+    ):
         raise KeyboardInterrupt
     assert caught.value.code == 130
     assert "Go on [thus]" in capsys.readouterr().err
@@ -159,8 +188,12 @@ def test_an_interrupt_ends_with_its_code_and_a_hint(capsys: pytest.CaptureFixtur
 def test_a_collapsed_model_is_a_warning_in_the_panel() -> None:
     live = Live(console(terminal=True))
     live.on_progress(RunStarted("FedAVG", "digits", (), 2))
-    result = replace(RESULT, metrics={"mlp": {"balanced_accuracy": 0.25, "majority": 0.5}})
-    live.on_progress(RoundFinished(result, 2, "", "the model does not beat always answering '3'"))
+    result = replace(
+        RESULT, metrics={"mlp": {"balanced_accuracy": 0.25, "majority": 0.5}}
+    )
+    live.on_progress(
+        RoundFinished(result, 2, "", "the model does not beat always answering '3'")
+    )
     assert "0.250; the commonest class alone has accuracy 0.500" in shown(live)
     assert "does not beat always answering '3'" in shown(live)
     live.on_progress(RoundFinished(replace(result, round=2), 2, "", ""))

@@ -14,14 +14,36 @@ CHART = LineChart([Line("curve", [0.1, 0.2])], "round", "height")
 def test_everything_is_on_it_in_order(tmp_path: Path) -> None:
     sections = [
         Section("first", "First", "Words.", [Figure(CHART, "Caption.")]),
-        Section("second", "Second", table=HtmlTable(("a", "b"), [("1", "2")]), code="x = 1", details="y = 2"),
+        Section(
+            "second",
+            "Second",
+            table=HtmlTable(("a", "b"), [("1", "2")]),
+            code="x = 1",
+            details="y = 2",
+        ),
         Section("third", "Third", top_examples=[TopExamples("me", texts=("a text",))]),
     ]
-    path = write_page(tmp_path / "page.html", "Title", "Subtitle", [Tile("42 %", "of all", warn=True)], sections)
+    path = write_page(
+        tmp_path / "page.html",
+        "Title",
+        "Subtitle",
+        [Tile("42 %", "of all", warn=True)],
+        sections,
+    )
     text = path.read_text()
     assert Page(text).sections == ["first", "second", "third"]
     places = [
-        text.index(word) for word in ("Title", "Subtitle", "42 %", "Words.", "<polyline", "Caption.", "x = 1", "a text")
+        text.index(word)
+        for word in (
+            "Title",
+            "Subtitle",
+            "42 %",
+            "Words.",
+            "<polyline",
+            "Caption.",
+            "x = 1",
+            "a text",
+        )
     ]
     assert places == sorted(places)
     assert "y = 2" in text
@@ -29,16 +51,31 @@ def test_everything_is_on_it_in_order(tmp_path: Path) -> None:
 
 
 def test_what_others_wrote_is_text(tmp_path: Path) -> None:
-    section = Section("s", EVIL, EVIL, [Figure(CHART, EVIL)], HtmlTable((EVIL,), [(EVIL,)]), code=EVIL, details=EVIL)
-    text = write_page(tmp_path / "page.html", EVIL, EVIL, [Tile(EVIL, EVIL)], [section]).read_text()
+    section = Section(
+        "s",
+        EVIL,
+        EVIL,
+        [Figure(CHART, EVIL)],
+        HtmlTable((EVIL,), [(EVIL,)]),
+        code=EVIL,
+        details=EVIL,
+    )
+    text = write_page(
+        tmp_path / "page.html", EVIL, EVIL, [Tile(EVIL, EVIL)], [section]
+    ).read_text()
     assert "script" not in Page(text).tags
     assert text.count("&lt;script&gt;") >= 10
 
 
 def test_a_chart_with_a_name_is_also_a_file_beside_the_page(tmp_path: Path) -> None:
     figures = [Figure(CHART, file="curves", title="Curves"), Figure(CHART)]
-    write_page(tmp_path / "page.html", "Title", "", [], [Section("s", "Section", "", figures)])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.svg", "page.html"]
+    write_page(
+        tmp_path / "page.html", "Title", "", [], [Section("s", "Section", "", figures)]
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "curves.svg",
+        "page.html",
+    ]
     assert "Curves" in (tmp_path / "curves.svg").read_text()
 
 

@@ -19,20 +19,35 @@ from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.report.progress import Step, describe, print_progress, step
 
 RESULT = RoundResult(3, {"mlp": 0.5, "cnn": 0.7}, {"a": ClientMetrics(9, 0.1, 1.0)})
-FULL = replace(RESULT, failures=(Failure("b", "gone"),), effective_teachers=1.5, epsilon=0.10001)
-ALL = "accuracy 0.600, 1 client, 1 failed, 1.5 effective teachers, ε 0.101"  # ε is rounded up
+FULL = replace(
+    RESULT, failures=(Failure("b", "gone"),), effective_teachers=1.5, epsilon=0.10001
+)
+# ε is rounded up
+ALL = "accuracy 0.600, 1 client, 1 failed, 1.5 effective teachers, ε 0.101"
 LOST = ReplyReceived("train", 4, "b", 0, failure=Failure("b", "gone"), done=2, total=3)
 FEATURES = WorkProgress("features of cnn", 10, 20, phase="features")
 EVENTS: list[tuple[ProgressEvent, str, Step]] = [
-    (RunStarted("FedAUX", "digits", (), 9), "FedAUX starts, digits", Step("rounds", 0, 9, "")),
+    (
+        RunStarted("FedAUX", "digits", (), 9),
+        "FedAUX starts, digits",
+        Step("rounds", 0, 9, ""),
+    ),
     (
         RunStarted("FedAUX", "digits", (RESULT,), 9),
         "FedAUX continues after round 1 of 9, digits",
         Step("rounds", 1, 9, ""),
     ),
     (FEATURES, "features of cnn: 10/20", Step("features of cnn", 10, 20, "")),
-    (replace(FEATURES, run="FedDF"), "FedDF: features of cnn: 10/20", Step("features of cnn", 10, 20, "")),
-    (WorkProgress("round 4", 0, 0, "distilling"), "round 4, distilling", Step("round 4", 0, 0, "distilling")),
+    (
+        replace(FEATURES, run="FedDF"),
+        "FedDF: features of cnn: 10/20",
+        Step("features of cnn", 10, 20, ""),
+    ),
+    (
+        WorkProgress("round 4", 0, 0, "distilling"),
+        "round 4, distilling",
+        Step("round 4", 0, 0, "distilling"),
+    ),
     (
         OrdersSent("release", None, ("a", "b"), 2_500_000),
         "releases: 0/2, 2.50 MB sent",
@@ -44,7 +59,11 @@ EVENTS: list[tuple[ProgressEvent, str, Step]] = [
         Step("sums of features", 1, 3, "a answered"),
     ),
     (LOST, "round 4: 2/3, b failed: gone", Step("round 4", 2, 3, "b failed: gone")),
-    (replace(LOST, done=0, total=0), "round 4, b failed: gone", Step("round 4", 0, 0, "b failed: gone")),
+    (
+        replace(LOST, done=0, total=0),
+        "round 4, b failed: gone",
+        Step("round 4", 0, 0, "b failed: gone"),
+    ),
     (RoundFinished(FULL, 9, "ε"), f"round 3/9: {ALL}", Step("rounds", 3, 9, ALL)),
     (SweepProgress(0, 4), "runs: 0/4", Step("runs", 0, 4, "")),
     (
@@ -52,23 +71,42 @@ EVENTS: list[tuple[ProgressEvent, str, Step]] = [
         "runs: 1/4, FedDF: accuracy 0.250",
         Step("runs", 1, 4, "FedDF: accuracy 0.250"),
     ),
-    (SweepProgress(2, 4, "FedBE"), "runs: 2/4, FedBE: failed", Step("runs", 2, 4, "FedBE: failed")),
+    (
+        SweepProgress(2, 4, "FedBE"),
+        "runs: 2/4, FedBE: failed",
+        Step("runs", 2, 4, "FedBE: failed"),
+    ),
     (Notice("a site has come"), "a site has come", Step("a site has come", 0, 0, "")),
 ]
 
 
-@pytest.mark.parametrize(("event", "line", "bar"), EVENTS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("event", "line", "bar"), EVENTS, ids=lambda value: type(value).__name__
+)
 def test_a_line_and_a_step(event: ProgressEvent, line: str, bar: Step) -> None:
     assert describe(event) == line
     assert step(event) == bar
 
 
 def test_no_event_is_forgotten() -> None:
-    assert {type(event) for event, _, _ in EVENTS} == set(ProgressEvent.__subclasses__())
+    assert {type(event) for event, _, _ in EVENTS} == set(
+        ProgressEvent.__subclasses__()
+    )
 
 
-def test_a_server_logs_lines_but_not_work_far_below(capsys: pytest.CaptureFixture[str]) -> None:
-    for event in (Notice("a site has come"), LOST, WorkProgress("reading files", 10, 20), FEATURES):
+def test_a_server_logs_lines_but_not_work_far_below(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for event in (
+        Notice("a site has come"),
+        LOST,
+        WorkProgress("reading files", 10, 20),
+        FEATURES,
+    ):
         print_progress(event)
-    lines = ["a site has come", "round 4: 2/3, b failed: gone", "features of cnn: 10/20"]
+    lines = [
+        "a site has come",
+        "round 4: 2/3, b failed: gone",
+        "features of cnn: 10/20",
+    ]
     assert capsys.readouterr().out.splitlines() == lines

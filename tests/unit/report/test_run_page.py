@@ -1,4 +1,6 @@
-"""The page of a run: its figures, what is left out where it is not known, and nothing that a client wrote can act."""
+"""The page of a run: its figures, what is left out where it is not known, and nothing
+that a client wrote can act.
+"""
 
 import base64
 import io
@@ -30,7 +32,10 @@ from helpers.tiny import CNN, TINY_CONFIG
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    return finished_run(tmp_path_factory.mktemp("done"), replace(TINY_CONFIG, method="feddf", prototypes=(CNN,)))
+    return finished_run(
+        tmp_path_factory.mktemp("done"),
+        replace(TINY_CONFIG, method="feddf", prototypes=(CNN,)),
+    )
 
 
 def page_of(state: RunState, folder: Path) -> str:
@@ -41,7 +46,16 @@ def page_of(state: RunState, folder: Path) -> str:
 def test_its_figures_are_those_of_the_run(done: FinishedRun) -> None:
     text = write_run_report(done.folder).read_text()
     page = Page(text)
-    assert page.sections == ["learning", "split", "classes", "clients", "teachers", "privacy", "costs", "settings"]
+    assert page.sections == [
+        "learning",
+        "split",
+        "classes",
+        "clients",
+        "teachers",
+        "privacy",
+        "costs",
+        "settings",
+    ]
     assert page.loads == []
     assert f"<b>{100 * done.accuracy:.1f} %</b>" in text
     assert "always the commonest class" in text
@@ -53,45 +67,84 @@ def test_its_figures_are_those_of_the_run(done: FinishedRun) -> None:
     assert all(text.count(client) >= 3 for client in ("client-000", "client-002"))
 
 
-def test_a_real_site_keeps_its_split_to_itself(done: FinishedRun, tmp_path: Path) -> None:
-    sites = replace(done.state.config.federation, sites=("client-000", "client-001", "client-002"))
-    config = replace(done.state.config, data=replace(done.state.config.data, partition="own"), federation=sites)
-    assert "split" not in Page(page_of(replace(done.state, config=config), tmp_path)).sections
+def test_a_real_site_keeps_its_split_to_itself(
+    done: FinishedRun, tmp_path: Path
+) -> None:
+    sites = replace(
+        done.state.config.federation, sites=("client-000", "client-001", "client-002")
+    )
+    config = replace(
+        done.state.config,
+        data=replace(done.state.config.data, partition="own"),
+        federation=sites,
+    )
+    assert (
+        "split"
+        not in Page(page_of(replace(done.state, config=config), tmp_path)).sections
+    )
 
 
-def test_failures_are_counted_and_listed_as_text(done: FinishedRun, tmp_path: Path) -> None:
+def test_failures_are_counted_and_listed_as_text(
+    done: FinishedRun, tmp_path: Path
+) -> None:
     evil = "<script>alert('x')</script><img src=http://evil>"
     first = replace(done.state.history[0], failures=(Failure("client-001", evil),))
-    text = page_of(replace(done.state, history=(first, *done.state.history[1:])), tmp_path)
+    text = page_of(
+        replace(done.state, history=(first, *done.state.history[1:])), tmp_path
+    )
     assert Page(text).sections[-2:] == ["failures", "settings"]
     assert "client failed at least once" in text
     assert "script" not in Page(text).tags
     assert "&lt;script&gt;" in text
 
 
-def test_without_its_data_a_run_still_has_a_page(done: FinishedRun, tmp_path: Path) -> None:
-    config = replace(done.state.config, data=replace(done.state.config.data, source="npz", path="gone.npz"))
+def test_without_its_data_a_run_still_has_a_page(
+    done: FinishedRun, tmp_path: Path
+) -> None:
+    config = replace(
+        done.state.config,
+        data=replace(done.state.config.data, source="npz", path="gone.npz"),
+    )
     text = page_of(replace(done.state, config=config), tmp_path)
-    assert Page(text).sections == ["learning", "classes", "clients", "teachers", "privacy", "costs", "settings"]
+    assert Page(text).sections == [
+        "learning",
+        "classes",
+        "clients",
+        "teachers",
+        "privacy",
+        "costs",
+        "settings",
+    ]
     assert "Data were not opened: gone.npz is missing" in text
     facts = load_facts(tmp_path)
     assert facts.counts is None
-    assert facts.classes == tuple("0123456789")  # by number, as the confusion matrix has them
+    # by number, as the confusion matrix has them
+    assert facts.classes == tuple("0123456789")
 
 
 def test_a_run_without_a_round_has_no_page(done: FinishedRun, tmp_path: Path) -> None:
-    with pytest.raises(StateError, match="has not finished a round yet; continue with `fedaux resume"):
+    with pytest.raises(
+        StateError, match="has not finished a round yet; continue with `fedaux resume"
+    ):
         page_of(replace(done.state, round=0, history=()), tmp_path)
 
 
-def test_a_collapsed_model_is_a_warning_above_everything_else(done: FinishedRun, tmp_path: Path) -> None:
+def test_a_collapsed_model_is_a_warning_above_everything_else(
+    done: FinishedRun, tmp_path: Path
+) -> None:
     label = next(iter(done.state.weights))
-    last = replace(done.state.history[-1], confusion={label: [[36, *[0] * 9] for _ in range(10)]})
-    text = page_of(replace(done.state, history=(*done.state.history[:-1], last)), tmp_path)
+    last = replace(
+        done.state.history[-1], confusion={label: [[36, *[0] * 9] for _ in range(10)]}
+    )
+    text = page_of(
+        replace(done.state, history=(*done.state.history[:-1], last)), tmp_path
+    )
     assert 'role="alert"' in text
     assert text.index("does not beat always answering") < text.index("<nav>")
     good = replace(last, confusion={label: (36 * np.eye(10, dtype=int)).tolist()})
-    assert 'role="alert"' not in page_of(replace(done.state, history=(*done.state.history[:-1], good)), tmp_path)
+    assert 'role="alert"' not in page_of(
+        replace(done.state, history=(*done.state.history[:-1], good)), tmp_path
+    )
 
 
 def test_expected_accuracy_is_that_of_the_clients_mix() -> None:
@@ -100,25 +153,37 @@ def test_expected_accuracy_is_that_of_the_clients_mix() -> None:
     assert expected_accuracy(counts, np.array([0.9, np.nan]))[1] == 0
 
 
-def test_counts_and_recalls_of_all_prototypes_together(result: FinishedRun, tmp_path: Path) -> None:
+def test_counts_and_recalls_of_all_prototypes_together(
+    result: FinishedRun, tmp_path: Path
+) -> None:
     config = replace(result.state.config, method="feddf")  # a method without scores
     RunWriter(tmp_path).save(replace(result.state, config=config, releases={}))
     facts = load_facts(tmp_path)
     assert (facts.counts == open_data(config).counts()).all()
-    matrices = [np.array(matrix) for matrix in (facts.state.history[-1].confusion or {}).values()]
+    matrices = [
+        np.array(matrix)
+        for matrix in (facts.state.history[-1].confusion or {}).values()
+    ]
     assert len(matrices) == 2
     table = confusion(facts.state)
     assert (table == matrices[0] + matrices[1]).all()
-    assert recall(facts.state) == pytest.approx(np.diag(table) / table.sum(axis=1), nan_ok=True)
+    assert recall(facts.state) == pytest.approx(
+        np.diag(table) / table.sum(axis=1), nan_ok=True
+    )
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_strip_is_a_picture_of_all_images(channels: int) -> None:
-    images = np.random.default_rng(0).integers(0, 255, (4, 8, 8, channels)).astype(np.uint8)
-    picture = Image.open(io.BytesIO(base64.b64decode(image_strip(images).split(",")[1])))
+    images = (
+        np.random.default_rng(0).integers(0, 255, (4, 8, 8, channels)).astype(np.uint8)
+    )
+    picture = Image.open(
+        io.BytesIO(base64.b64decode(image_strip(images).split(",")[1]))
+    )
     assert picture.size == (4 * 48 + 3 * 3, 48)
     pixels = np.asarray(picture).reshape(48, -1, channels)
-    assert np.array_equal(pixels[::6, 51 : 51 + 48 : 6], images[1])  # enlarged without smoothing
+    # enlarged without smoothing
+    assert np.array_equal(pixels[::6, 51 : 51 + 48 : 6], images[1])
 
 
 def test_records_are_shown_only_if_anyone_may_see_them() -> None:
@@ -127,4 +192,9 @@ def test_records_are_shown_only_if_anyone_may_see_them() -> None:
     own = replace(TINY_CONFIG, aux=AuxConfig(source="images", path="public"))
     assert not may_show(own)
     assert may_show(replace(own, aux=replace(own.aux, public=True)))
-    assert not may_show(replace(TINY_CONFIG, data=replace(TINY_CONFIG.data, source="images", path="scans")))  # held out
+    # held out
+    assert not may_show(
+        replace(
+            TINY_CONFIG, data=replace(TINY_CONFIG.data, source="images", path="scans")
+        )
+    )

@@ -21,9 +21,18 @@ from fedaux.report.statistics import (
 RNG = np.random.default_rng(0)
 
 
-def arm(label: str, ends: list[float], seeds: tuple[int, ...] = (), alpha: float = 1.0) -> ArmResult:
+def arm(
+    label: str, ends: list[float], seeds: tuple[int, ...] = (), alpha: float = 1.0
+) -> ArmResult:
     curves = np.array([[end / 2, end] for end in ends])
-    return ArmResult(label, {"data.alpha": alpha}, {}, seeds or tuple(range(len(ends))), (Path(),) * len(ends), curves)
+    return ArmResult(
+        label,
+        {"data.alpha": alpha},
+        {},
+        seeds or tuple(range(len(ends))),
+        (Path(),) * len(ends),
+        curves,
+    )
 
 
 @pytest.mark.parametrize("count", [3, 5, 20])
@@ -33,7 +42,8 @@ def test_interval_and_test_are_those_of_scipy(count: int) -> None:
     assert interval(values) == pytest.approx(expected)
     assert paired_p(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
     assert interval(values[:2]) is None
-    assert (paired_p(np.zeros(3)), paired_p(np.full(3, 0.25))) == (1.0, 0.0)  # no spread is no error
+    # no spread is no error
+    assert (paired_p(np.zeros(3)), paired_p(np.full(3, 0.25))) == (1.0, 0.0)
 
 
 def test_holm_by_hand() -> None:
@@ -44,7 +54,11 @@ def test_holm_by_hand() -> None:
 
 def test_arms_are_paired_by_seed_with_the_best_on_their_problem() -> None:
     best, other = [0.9, 0.8, 0.7], [0.88, 0.79, 0.67]
-    arms = [arm("other", other), arm("best", best), arm("harder", [0.1, 0.1, 0.2], alpha=0.01)]
+    arms = [
+        arm("other", other),
+        arm("best", best),
+        arm("harder", [0.1, 0.1, 0.2], alpha=0.01),
+    ]
     (found,) = differences(arms)  # the harder problem has one arm alone
     expected = stats.ttest_rel(other, best)
     assert (found.arm, found.reference, found.seeds) == ("other", "best", 3)
@@ -57,11 +71,15 @@ def test_arms_are_paired_by_seed_with_the_best_on_their_problem() -> None:
 
 
 def test_seeds_that_one_arm_lacks_do_not_count() -> None:
-    arms = [arm("a", [0.5, 0.6, 0.7, 0.1], (0, 1, 2, 9)), arm("b", [0.8, 0.8, 0.9, 0.9], (2, 1, 0, 7))]
+    arms = [
+        arm("a", [0.5, 0.6, 0.7, 0.1], (0, 1, 2, 9)),
+        arm("b", [0.8, 0.8, 0.9, 0.9], (2, 1, 0, 7)),
+    ]
     (found,) = differences(arms)
     assert found.seeds == 3
     assert found.mean == pytest.approx(np.mean([0.5 - 0.9, 0.6 - 0.8, 0.7 - 0.8]))
-    assert differences([arm("a", [0.5, 0.6]), arm("b", [0.8, 0.9])]) == []  # two seeds say nothing
+    # two seeds say nothing
+    assert differences([arm("a", [0.5, 0.6]), arm("b", [0.8, 0.9])]) == []
 
 
 def test_p_is_corrected_for_all_rivals() -> None:
@@ -79,5 +97,7 @@ def test_rounds_to_a_target() -> None:
     assert describe_rounds([2, None, 1]) == "1 to 2, in 2 of 3 seeds"
     assert describe_rounds([2, 2]) == "2"
     assert describe_rounds([None]) == "never"
-    assert default_target([arm("a", [0.9]), arm("b", [0.456]), arm("c", [0.1])]) == pytest.approx(0.45)
+    assert default_target(
+        [arm("a", [0.9]), arm("b", [0.456]), arm("c", [0.1])]
+    ) == pytest.approx(0.45)
     assert default_target([arm("a", [0.917])]) == pytest.approx(0.91)

@@ -10,15 +10,36 @@ import numpy as np
 import pytest
 
 from fedaux.report.arms import ArmResult
-from fedaux.report.tables import Cell, Table, escape, latex, markdown, pivot, runs_csv, summary, summary_csv, tasks
+from fedaux.report.tables import (
+    Cell,
+    Table,
+    escape,
+    latex,
+    markdown,
+    pivot,
+    runs_csv,
+    summary,
+    summary_csv,
+    tasks,
+)
 
 
-def arm(method: str, alpha: float, curves: list[list[float]], privacy: str = "") -> ArmResult:
+def arm(
+    method: str, alpha: float, curves: list[list[float]], privacy: str = ""
+) -> ArmResult:
     words = {"data.alpha": f"α = {alpha:g}", "method": method}
     seeds = tuple(range(len(curves)))
     folders = tuple(Path(f"runs/{method}-seed{seed}") for seed in seeds)
     settings = {"data.alpha": alpha, "method": method.lower()}
-    return ArmResult(", ".join(words.values()), settings, words, seeds, folders, np.array(curves), privacy)
+    return ArmResult(
+        ", ".join(words.values()),
+        settings,
+        words,
+        seeds,
+        folders,
+        np.array(curves),
+        privacy,
+    )
 
 
 ARMS = [
@@ -36,7 +57,8 @@ def test_first_and_last_round_mean_of_five_and_best() -> None:
     curves = np.array([[0.5, 0.6], [0.7, 0.8]])
     short = summary({"a": curves, "b": curves[:1]})
     assert short.texts() == [
-        ("a", "60.0 ± 14.1", "70.0 ± 14.1", "65.0 ± 14.1", "70.0 ± 14.1"),  # of a sample
+        # of a sample
+        ("a", "60.0 ± 14.1", "70.0 ± 14.1", "65.0 ± 14.1", "70.0 ± 14.1"),
         ("b", "50.0", "60.0", "55.0", "60.0"),
     ]
     assert short.header[3] == "mean of last 2"
@@ -52,16 +74,30 @@ def test_a_pivot_has_methods_as_rows_and_gaps_where_nothing_was_measured() -> No
     table = pivot(ARMS)
     assert table is not None
     assert table.header == ("method", "α = 0.01", "α = 1")
-    assert table.texts() == [("FedAVG", "30.0 ± 14.1", "90.0"), ("FedAUX", "75.0 ± 7.1", "–")]
+    assert table.texts() == [
+        ("FedAVG", "30.0 ± 14.1", "90.0"),
+        ("FedAUX", "75.0 ± 7.1", "–"),
+    ]
     assert table.best() == [[False, True], [True, False]]
     assert pivot([]) is None
     one = arm("a", 1, [[0.5]])
-    assert pivot([ArmResult("a", {"rounds": 1}, {"rounds": "1"}, (0,), one.folders, one.curves)]) is None
+    assert (
+        pivot(
+            [
+                ArmResult(
+                    "a", {"rounds": 1}, {"rounds": "1"}, (0,), one.folders, one.curves
+                )
+            ]
+        )
+        is None
+    )
 
 
 def test_the_csv_of_arms_parses_back_to_the_figures() -> None:
     rows = list(csv.DictReader(io.StringIO(summary_csv(ARMS))))
-    assert [(row["label"], row["data.alpha"], row["method"], row["n"]) for row in rows] == [
+    assert [
+        (row["label"], row["data.alpha"], row["method"], row["n"]) for row in rows
+    ] == [
         ("α = 0.01, FedAVG", "0.01", "fedavg", "2"),
         ("α = 1, FedAVG", "1", "fedavg", "1"),
         ("α = 0.01, FedAUX", "0.01", "fedaux", "2"),
@@ -79,17 +115,27 @@ def test_the_long_csv_has_one_line_for_each_run_and_round() -> None:
     assert len(rows) == 4 + 2 + 4
     for one in ARMS:
         for seed, curve in zip(one.seeds, one.curves, strict=True):
-            mine = [row for row in rows if row["label"] == one.label and int(row["seed"]) == seed]
+            mine = [
+                row
+                for row in rows
+                if row["label"] == one.label and int(row["seed"]) == seed
+            ]
             assert [int(row["round"]) for row in mine] == [1, 2]
             assert [float(row["accuracy"]) for row in mine] == curve.tolist()
 
 
 def test_latex_has_the_best_of_each_column_in_bold() -> None:
     found = latex(
-        summary({"FedAVG": ARMS[0].curves, "FedAUX": ARMS[2].curves}), "In %: α_1 & more", "Noise: 100 %", "tab:a"
+        summary({"FedAVG": ARMS[0].curves, "FedAUX": ARMS[2].curves}),
+        "In %: α_1 & more",
+        "Noise: 100 %",
+        "tab:a",
     )
     lines = found.splitlines()
-    assert r"FedAVG & $20.0 \pm 14.1$ & $30.0 \pm 14.1$ & $25.0 \pm 14.1$ & $30.0 \pm 14.1$ \\" in lines
+    assert (
+        r"FedAVG & $20.0 \pm 14.1$ & $30.0 \pm 14.1$ & $25.0 \pm 14.1$ & $30.0 \pm 14.1$ \\"
+        in lines
+    )
     bold = (
         r"$\mathbf{70.0 \pm 14.1}$",
         r"$\mathbf{75.0 \pm 7.1}$",
@@ -125,7 +171,10 @@ def test_bold_compares_only_what_is_measured_on_the_same_problem() -> None:
 
 def test_latex_is_balanced_whatever_the_labels_are() -> None:
     nasty = r"50% of #1_{x}^2 & \cmd ~ $5 | α ± <b>"
-    table = Table((nasty, nasty, nasty), ((nasty, (Cell(0.5, 0.1, 2), None)), (nasty, (Cell(0.5, None, 1), None))))
+    table = Table(
+        (nasty, nasty, nasty),
+        ((nasty, (Cell(0.5, 0.1, 2), None)), (nasty, (Cell(0.5, None, 1), None))),
+    )
     found = latex(table, nasty, nasty)
     plain = re.sub(r"\\[\\&%$#_{}]", "", found)  # what is left has a meaning to LaTeX
     assert plain.count("{") == plain.count("}")
@@ -148,9 +197,17 @@ def test_escaped_text_says_what_it_said() -> None:
 
 
 def test_csv_has_every_metric_and_latex_notes_are_one_line() -> None:
-    measured = ({"balanced_accuracy": 0.5, "auc": 0.75}, {"balanced_accuracy": 0.6, "auc": 0.8})
+    measured = (
+        {"balanced_accuracy": 0.5, "auc": 0.75},
+        {"balanced_accuracy": 0.6, "auc": 0.8},
+    )
     one = replace(arm("FedAVG", 1, [[0.5, 0.9]]), metrics=(measured,))
-    runs, whole = (list(csv.DictReader(io.StringIO(text))) for text in (runs_csv([one]), summary_csv([one])))
+    runs, whole = (
+        list(csv.DictReader(io.StringIO(text)))
+        for text in (runs_csv([one]), summary_csv([one]))
+    )
     assert [row["auc"] for row in runs] == ["0.75", "0.8"]
     assert (whole[0]["balanced_accuracy_mean"], whole[0]["auc_mean"]) == ("0.6", "0.8")
-    assert runs_csv([arm("FedAVG", 1, [[0.5, 0.9]])]).splitlines()[0].endswith("accuracy")
+    assert (
+        runs_csv([arm("FedAVG", 1, [[0.5, 0.9]])]).splitlines()[0].endswith("accuracy")
+    )

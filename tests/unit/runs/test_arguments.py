@@ -1,4 +1,6 @@
-"""From keywords to a configuration: what goes in becomes names, and what is wrong is said before anything runs."""
+"""From keywords to a configuration: what goes in becomes names, and what is wrong is
+said before anything runs.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,15 @@ class Softmax(Net):
 
 
 def test_keywords_are_settings() -> None:
-    config = make_config("FedAUX", clients=20, alpha=0.1, epsilon=1, rounds=np.int64(5), local={"lr": 0.1}, model="cnn")
+    config = make_config(
+        "FedAUX",
+        clients=20,
+        alpha=0.1,
+        epsilon=1,
+        rounds=np.int64(5),
+        local={"lr": 0.1},
+        model="cnn",
+    )
     expected = {
         "method": "fedaux",
         "rounds": 5,
@@ -50,7 +60,10 @@ def test_keywords_are_settings() -> None:
         "local": {"lr": 0.1},
     }
     assert config == Config.from_dict(expected)
-    assert make_config(config, rounds=7, local={"epochs": 2}).local == Config(local={"lr": 0.1, "epochs": 2}).local
+    assert (
+        make_config(config, rounds=7, local={"epochs": 2}).local
+        == Config(local={"lr": 0.1, "epochs": 2}).local
+    )
     assert make_config(data=DataConfig(clients=4)).data.clients == 4
 
 
@@ -60,7 +73,9 @@ DATASETS: dict[str, Any] = {
     "tensors": (torch.from_numpy(X).permute(0, 3, 1, 2) / 255.0, torch.from_numpy(Y)),
     "corpus": Corpus(Records(X, Y)),
     "records": Records(X, Y),
-    "torch": TensorDataset(torch.from_numpy(X).permute(0, 3, 1, 2) / 255.0, torch.from_numpy(Y)),
+    "torch": TensorDataset(
+        torch.from_numpy(X).permute(0, 3, 1, 2) / 255.0, torch.from_numpy(Y)
+    ),
     "names": (X, np.array(["a", "b", "c"])[Y]),
 }
 
@@ -68,18 +83,24 @@ DATASETS: dict[str, Any] = {
 @pytest.mark.parametrize("kind", DATASETS)
 def test_data_of_every_kind_are_the_same_records(kind: str) -> None:
     config = make_config(
-        "fedavg", data=DATASETS[kind], test=(X[:6], DATASETS["names" if kind == "names" else "pair"][1][:6])
+        "fedavg",
+        data=DATASETS[kind],
+        test=(X[:6], DATASETS["names" if kind == "names" else "pair"][1][:6]),
     )
     data = open_data(config)
     assert data.private.shape == (1, 8, 8)
     assert np.array_equal(data.test.gather(), X[:6])
     assert len(data.classes) == 3
-    assert make_config("fedavg", data=DATASETS[kind]) == make_config("fedavg", data=DATASETS[kind])
+    assert make_config("fedavg", data=DATASETS[kind]) == make_config(
+        "fedavg", data=DATASETS[kind]
+    )
 
 
 def test_a_hugging_face_dataset() -> None:
     datasets = pytest.importorskip("datasets")
-    rows = datasets.Dataset.from_dict({"x": RNG.normal(size=(30, 4)).tolist(), "label": [0, 1, 2] * 10})
+    rows = datasets.Dataset.from_dict(
+        {"x": RNG.normal(size=(30, 4)).tolist(), "label": [0, 1, 2] * 10}
+    )
     assert open_data(make_config("fedavg", data=rows)).private.shape == (4,)
 
 
@@ -96,34 +117,56 @@ def test_a_list_has_the_data_of_each_client() -> None:
 def test_texts_and_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=X, y=Y)
     assert make_config(data=tmp_path / "d.npz").data.source == "npz"
-    assert make_config(data="digits", public=["one text", "another"]).aux.source.startswith(here.PREFIX)
+    assert make_config(
+        data="digits", public=["one text", "another"]
+    ).aux.source.startswith(here.PREFIX)
     (tmp_path / "scans" / "ill").mkdir(parents=True)
-    assert dict(make_config(data=tmp_path / "scans", size=48).data.options) == {"size": 48}
+    assert dict(make_config(data=tmp_path / "scans", size=48).data.options) == {
+        "size": 48
+    }
 
 
 def test_a_class_has_a_name_that_can_be_imported_or_one_of_this_session() -> None:
-    assert make_config(model=nn.Identity).prototypes[0].name == "torch.nn.modules.linear:Identity"
+    assert (
+        make_config(model=nn.Identity).prototypes[0].name
+        == "torch.nn.modules.linear:Identity"
+    )
 
     def local_class(width: int) -> Any:
         return lambda: nn.Linear(4, width)
 
-    one, other = (make_config(model=local_class(width)).prototypes[0].name for width in (3, 4))
+    one, other = (
+        make_config(model=local_class(width)).prototypes[0].name for width in (3, 4)
+    )
     assert one.startswith(here.PREFIX)
     assert one != other
     assert make_config(model=local_class(3)).prototypes[0].name == one
 
 
 def test_settings_with_names_are_written_and_others_named(tmp_path: Path) -> None:
-    config = make_config("scaffold+p", rounds=3, model=["cnn", {"name": "cnn", "width": 8}], alpha=0.5)
+    config = make_config(
+        "scaffold+p", rounds=3, model=["cnn", {"name": "cnn", "width": 8}], alpha=0.5
+    )
     assert Config.load(config.save(tmp_path / "run.toml")) == config
-    with pytest.raises(ConfigError, match=r"^prototypes, data\.source, aux\.source cannot be written, being objects"):
-        make_config(data=(X, Y), public=X, model=lambda: Net()).save(tmp_path / "own.toml")
+    with pytest.raises(
+        ConfigError,
+        match=r"^prototypes, data\.source, aux\.source cannot be written, being objects",
+    ):
+        make_config(data=(X, Y), public=X, model=lambda: Net()).save(
+            tmp_path / "own.toml"
+        )
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "misspelt keyword": ({"round": 3}, "unknown keyword 'round' (did you mean 'rounds'?)"),
+    "misspelt keyword": (
+        {"round": 3},
+        "unknown keyword 'round' (did you mean 'rounds'?)",
+    ),
     "unknown keyword": ({"zzz": 3}, "unknown keyword 'zzz'; choose from data, public"),
-    "ambiguous keyword": ({"lr": 0.1}, "lr is not one setting: it may be pretrain.lr, local.lr, distill.lr"),
+    "ambiguous keyword": (
+        {"lr": 0.1},
+        "lr is not one setting: it may be pretrain.lr, local.lr, distill.lr",
+    ),
     "fractional rounds": ({"rounds": 1.5}, "rounds must be a whole number, not 1.5."),
     "no rounds": ({"rounds": 0}, "rounds must be at least 1, not 0."),
     "text for a number": ({"rounds": "3"}, "rounds must be a whole number, not '3'."),
@@ -131,50 +174,104 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "negative epsilon": ({"epsilon": -1}, "privacy.epsilon must be above 0, not -1.0"),
     "nan": ({"alpha": float("nan")}, "data.alpha must be above 0, not nan"),
     "no clients": ({"clients": 0}, "data.clients must be at least 1, not 0."),
-    "fraction above one": ({"fraction": 2}, "fraction must be above 0 and at most 1, not 2.0."),
+    "fraction above one": (
+        {"fraction": 2},
+        "fraction must be above 0 and at most 1, not 2.0.",
+    ),
     "section as text": ({"local": "adam"}, "local must be a table"),
     "key of a section": (
         {"local": {"optimiser": "sgd"}},
         "(did you mean 'local.optimizer'?)",
     ),
-    "value of a section": ({"local": {"epochs": 0}}, "local.epochs must be at least 1, not 0."),
-    "choice": ({"local": {"optimizer": "sdg"}}, "unknown local.optimizer 'sdg' (did you mean 'sgd'?)"),
+    "value of a section": (
+        {"local": {"epochs": 0}},
+        "local.epochs must be at least 1, not 0.",
+    ),
+    "choice": (
+        {"local": {"optimizer": "sdg"}},
+        "unknown local.optimizer 'sdg' (did you mean 'sgd'?)",
+    ),
     "device": ({"device": "tpu"}, "device must be auto, cpu, cuda"),
-    "method": ({"method": "fedauxx"}, "unknown method 'fedauxx' (did you mean 'fedaux'?)"),
+    "method": (
+        {"method": "fedauxx"},
+        "unknown method 'fedauxx' (did you mean 'fedaux'?)",
+    ),
     "method of another type": (
         {"method": 3},
         "the method is a name such as 'fedaux', a fedaux.Method",
     ),
-    "options of a method": ({"method": "fedavg", "method_options": {"beta": 0.5}}, "FedAVG has no options"),
-    "option of a method": ({"method": "fedavgm", "method_options": {"betta": 0.5}}, "method_options.beta"),
-    "optimiser of a method": ({"method": "scaffold", "local": {"optimizer": "adam"}}, "SCAFFOLD is not meant for adam"),
+    "options of a method": (
+        {"method": "fedavg", "method_options": {"beta": 0.5}},
+        "FedAVG has no options",
+    ),
+    "option of a method": (
+        {"method": "fedavgm", "method_options": {"betta": 0.5}},
+        "method_options.beta",
+    ),
+    "optimiser of a method": (
+        {"method": "scaffold", "local": {"optimizer": "adam"}},
+        "SCAFFOLD is not meant for adam",
+    ),
     "pair without labels": ({"data": X}, "data has no labels: give a pair (x, y)"),
     "three parts": ({"data": (X, Y, Y)}, "data: a tuple is a pair (x, y), not 3 parts"),
     "short labels": ({"data": (X, Y[:9])}, "data: x has 60 rows and y has 9 labels"),
-    "one-hot labels": ({"data": (X, np.eye(3)[Y])}, "take y.argmax(axis=1) of one-hot labels"),
+    "one-hot labels": (
+        {"data": (X, np.eye(3)[Y])},
+        "take y.argmax(axis=1) of one-hot labels",
+    ),
     "missing label": ({"data": (X, [None, *Y[1:]])}, "data: y has no label in row 0"),
-    "nan label": ({"data": (X, np.where(Y == 1, np.nan, Y))}, "data: y has no label in row 1"),
+    "nan label": (
+        {"data": (X, np.where(Y == 1, np.nan, Y))},
+        "data: y has no label in row 1",
+    ),
     "negative label": ({"data": (X, Y - 1)}, "data: y must be whole numbers from 0 on"),
-    "fractional label": ({"data": (X, Y + 0.5)}, "data: y must be whole numbers from 0 on"),
-    "nan in x": ({"data": (np.full((4, 2), np.nan), [0, 1, 0, 1])}, "data: x has NaN or infinity in row 0"),
+    "fractional label": (
+        {"data": (X, Y + 0.5)},
+        "data: y must be whole numbers from 0 on",
+    ),
+    "nan in x": (
+        {"data": (np.full((4, 2), np.nan), [0, 1, 0, 1])},
+        "data: x has NaN or infinity in row 0",
+    ),
     "no rows": ({"data": (X[:0], Y[:0])}, "data: x has no rows"),
-    "objects": ({"data": ([object()] * 3, [0, 1, 2])}, "data: x must be numbers, or texts alone"),
+    "objects": (
+        {"data": ([object()] * 3, [0, 1, 2])},
+        "data: x must be numbers, or texts alone",
+    ),
     "a number": ({"data": 3}, "data must be an array with one row for each record"),
     "no file": ({"data": "no/such/folder"}, "there is no no/such/folder"),
     "numbers in a list": ({"data": [1.0, 2.0]}, "a list has one entry for each client"),
     "empty list": ({"data": []}, "an empty list has data of no client"),
-    "other shapes": ({"data": [(X, Y), (X[:, :4], Y)]}, "data: client 1 has rows of (1, 4, 8), client 0 of (1, 8, 8)"),
-    "clients and list": ({"data": [(X, Y)] * 2, "clients": 5}, "clients = 5, but data is a list for 2 clients."),
+    "other shapes": (
+        {"data": [(X, Y), (X[:, :4], Y)]},
+        "data: client 1 has rows of (1, 4, 8), client 0 of (1, 8, 8)",
+    ),
+    "clients and list": (
+        {"data": [(X, Y)] * 2, "clients": 5},
+        "clients = 5, but data is a list for 2 clients.",
+    ),
     "test of another class": (
         {"data": (X, ["a"] * 60), "test": (X, ["b"] * 60)},
         "test: the class b is in no",
     ),
     "test alone": ({"test": (X, Y)}, "test belongs to data that are given with it"),
-    "a network": ({"model": Net()}, "model is a network, Net(…): give its class, model=Net"),
-    "model of another type": ({"model": 7}, "model is a name, a class of nn.Module or a function"),
-    "model name": ({"model": {"nam": "cnn"}}, "each prototype is a name or a table with a name"),
+    "a network": (
+        {"model": Net()},
+        "model is a network, Net(…): give its class, model=Net",
+    ),
+    "model of another type": (
+        {"model": 7},
+        "model is a name, a class of nn.Module or a function",
+    ),
+    "model name": (
+        {"model": {"nam": "cnn"}},
+        "each prototype is a name or a table with a name",
+    ),
     "no model": ({"model": []}, "prototypes must name at least one network."),
-    "twice the same": ({"model": ["cnn", "cnn"]}, "prototypes must differ from one another."),
+    "twice the same": (
+        {"model": ["cnn", "cnn"]},
+        "prototypes must differ from one another.",
+    ),
 }
 
 
@@ -193,16 +290,26 @@ def test_wrong_use_is_named_before_anything_runs(case: str) -> None:
     [
         ({"data": {"clients": "3"}}, "data.clients must be a whole number, not '3'."),
         ({"rounds": 1.5}, "rounds must be a whole number, not 1.5."),
-        ({"method_options": [("beta", 1)]}, "method_options must be a table of options."),
+        (
+            {"method_options": [("beta", 1)]},
+            "method_options must be a table of options.",
+        ),
         ({"prototypes": 3}, "each prototype is a name or a table with a name"),
     ],
 )
-def test_a_config_is_checked_when_it_is_made(settings: dict[str, Any], message: str) -> None:
+def test_a_config_is_checked_when_it_is_made(
+    settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         Config(**settings)
     assert message in str(raised.value)
     assert (
-        Config(data={"clients": 3}, prototypes=("cnn",), method="fedavgm", method_options={"beta": 0.5}).data.clients
+        Config(
+            data={"clients": 3},
+            prototypes=("cnn",),
+            method="fedavgm",
+            method_options={"beta": 0.5},
+        ).data.clients
         == 3
     )
 
@@ -212,7 +319,10 @@ def test_a_network_that_hides_its_last_layer_is_refused() -> None:
     from fedaux.models import build
 
     assert build(PrototypeSpec(here.name_of(lambda: Net())), (1, 8, 8), 3, 0).width == 8
-    with pytest.raises(FedauxError, match="Softmax does not return the output of its last linear layer, fc"):
+    with pytest.raises(
+        FedauxError,
+        match="Softmax does not return the output of its last linear layer, fc",
+    ):
         build(PrototypeSpec(here.name_of(lambda: Softmax())), (1, 8, 8), 3, 0)
     with pytest.raises(FedauxError, match="where do the features of ReLU end"):
         build(PrototypeSpec(here.name_of(lambda: nn.ReLU())), (1, 8, 8), 3, 0)
@@ -223,5 +333,7 @@ def test_comparisons_are_checked_too(tmp_path: Path) -> None:
         fedaux.compare("fedaux")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="compare needs at least one method"):
         fedaux.compare([])
-    with pytest.raises(ConfigError, match=r"jobs = 2 needs parts that other processes can import"):
+    with pytest.raises(
+        ConfigError, match=r"jobs = 2 needs parts that other processes can import"
+    ):
         fedaux.compare(["fedavg", Method("Mine")], tmp_path, data=(X, Y), jobs=2)

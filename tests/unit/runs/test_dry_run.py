@@ -1,4 +1,6 @@
-"""A dry run says what is there, what it costs and what does not fit; and leaves nothing behind."""
+"""A dry run says what is there, what it costs and what does not fit; and leaves nothing
+behind.
+"""
 
 import json
 from dataclasses import replace
@@ -14,7 +16,11 @@ from fedaux.runs.dry_run import DoesNotFitError, describe_duplicates, dry_run
 from helpers.tiny import CNN, TINY_CONFIG
 
 CONFIG = replace(
-    TINY_CONFIG, method="fedaux", prototypes=(CNN,), aux=AuxConfig(limit=100), pretrain=PretrainConfig(epochs=3)
+    TINY_CONFIG,
+    method="fedaux",
+    prototypes=(CNN,),
+    aux=AuxConfig(limit=100),
+    pretrain=PretrainConfig(epochs=3),
 )
 
 
@@ -24,7 +30,13 @@ def test_what_is_found_and_planned(tmp_path: Path) -> None:
     assert plan.found["auxiliary"] == "100 records"
     assert plan.found["private"].endswith("each")
     assert "none between private, test, auxiliary" in plan.found["duplicates"]
-    assert {"pre-training", "features", "local training", "teachers", "distillation"} <= set(plan.seconds)
+    assert {
+        "pre-training",
+        "features",
+        "local training",
+        "teachers",
+        "distillation",
+    } <= set(plan.seconds)
     assert plan.total_seconds == pytest.approx(sum(plan.seconds.values()))
     (network,) = plan.networks.values()
     assert plan.bytes_per_round == 2 * 3 * network.sent  # three clients, there and back
@@ -34,19 +46,27 @@ def test_what_is_found_and_planned(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_time_grows_with_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_grows_with_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fixed = dry_run(CONFIG, tmp_path).networks[CNN.label]
     monkeypatch.setattr(module, "measure", lambda network, records: fixed)
-    once, twice = (dry_run(replace(CONFIG, rounds=rounds), tmp_path).seconds for rounds in (2, 4))
+    once, twice = (
+        dry_run(replace(CONFIG, rounds=rounds), tmp_path).seconds for rounds in (2, 4)
+    )
     assert twice["local training"] == pytest.approx(2 * once["local training"])
     assert twice["pre-training"] == pytest.approx(once["pre-training"])
     plain = dry_run(replace(CONFIG, method="fedavg"), tmp_path).seconds
     assert set(plain) == {"local training", "tests"}
 
 
-def test_what_does_not_fit_is_refused_with_what_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_is_refused_with_what_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     network = dry_run(CONFIG, tmp_path).networks[CNN.label]
-    monkeypatch.setattr(module, "available_memory", lambda: network.training_memory(150) / 0.8)
+    monkeypatch.setattr(
+        module, "available_memory", lambda: network.training_memory(150) / 0.8
+    )
     plan = dry_run(CONFIG, tmp_path)  # SimCLR: two views of all 100 images
     with pytest.raises(DoesNotFitError, match=r"set pretrain\.micro_batch_size = 128"):
         plan.raise_problems()
@@ -56,7 +76,14 @@ def test_what_does_not_fit_is_refused_with_what_would(tmp_path: Path, monkeypatc
 
 def test_records_in_two_parts_are_counted() -> None:
     rows = np.arange(40, dtype=np.uint8).reshape(10, 2, 2, 1)
-    parts = {"private": Records(rows[:6]), "test": Records(rows[4:]), "auxiliary": Records(rows[8:] + 100)}
+    parts = {
+        "private": Records(rows[:6]),
+        "test": Records(rows[4:]),
+        "auxiliary": Records(rows[8:] + 100),
+    }
     assert describe_duplicates(parts) == "2 in both private and test"
-    texts = {name: Records(np.array(words, object)) for name, words in (("a", ["x", "y"]), ("b", ["y", "z"]))}
+    texts = {
+        name: Records(np.array(words, object))
+        for name, words in (("a", ["x", "y"]), ("b", ["y", "z"]))
+    }
     assert describe_duplicates(texts) == "1 in both a and b"

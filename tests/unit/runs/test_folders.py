@@ -20,7 +20,9 @@ def test_a_folder_without_a_run_has_no_state(tmp_path: Path) -> None:
         stored_state(TINY_CONFIG, tmp_path / "file")
 
 
-def test_the_same_run_goes_on_also_with_more_rounds_or_more_patience(tmp_path: Path) -> None:
+def test_the_same_run_goes_on_also_with_more_rounds_or_more_patience(
+    tmp_path: Path,
+) -> None:
     finished_run(tmp_path)
     for config in (
         TINY_CONFIG,
@@ -41,14 +43,20 @@ def test_the_same_run_goes_on_also_with_more_rounds_or_more_patience(tmp_path: P
         ({"rounds": 4, "method": "feddf"}, "it differs in method, rounds"),
     ],
 )
-def test_another_run_in_the_folder_is_refused(tmp_path: Path, change: dict[str, object], words: str) -> None:
+def test_another_run_in_the_folder_is_refused(
+    tmp_path: Path, change: dict[str, object], words: str
+) -> None:
     finished_run(tmp_path)
     with pytest.raises(StateError, match=words):
         stored_state(replace(TINY_CONFIG, **change), tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_run_gets_the_first_folder_that_is_free_or_its_own(tmp_path: Path) -> None:
-    usual, other, third = tmp_path / "run", replace(TINY_CONFIG, seed=1), replace(TINY_CONFIG, seed=2)
+    usual, other, third = (
+        tmp_path / "run",
+        replace(TINY_CONFIG, seed=1),
+        replace(TINY_CONFIG, seed=2),
+    )
     assert numbered_folder(usual, TINY_CONFIG) == usual
     finished_run(usual)
     assert numbered_folder(usual, TINY_CONFIG) == usual
@@ -65,8 +73,14 @@ def test_what_is_said_after_an_interrupt_is_true_in_every_phase(tmp_path: Path) 
     assert "before the first round" in how_to_continue(tmp_path)
     assert "resume" not in how_to_continue(tmp_path)  # there is nothing to resume yet
     state = finished_state(replace(TINY_CONFIG, rounds=3))
-    for rounds, words in ((0, "continues with round 1"), (2, "continues after round 2 of 3"), (3, "fedaux report")):
+    for rounds, words in (
+        (0, "continues with round 1"),
+        (2, "continues after round 2 of 3"),
+        (3, "fedaux report"),
+    ):
         folder = tmp_path / str(rounds)
-        RunWriter(folder).save(replace(state, round=rounds, history=state.history[:rounds]))
+        RunWriter(folder).save(
+            replace(state, round=rounds, history=state.history[:rounds])
+        )
         assert words in how_to_continue(folder)
         assert (f"fedaux resume {folder}" in how_to_continue(folder)) == (rounds < 3)

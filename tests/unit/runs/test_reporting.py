@@ -29,7 +29,9 @@ from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
 from helpers.scripted import Scripted, account, honest, make_server
 
-RESULT = RoundResult(3, {"mlp": 0.5}, {"a": ClientMetrics(9, 0.1, 1.0)}, seconds={"train": 2.0})
+RESULT = RoundResult(
+    3, {"mlp": 0.5}, {"a": ClientMetrics(9, 0.1, 1.0)}, seconds={"train": 2.0}
+)
 
 
 def prepared() -> tuple[Server, RunState]:
@@ -43,16 +45,22 @@ def test_every_order_and_every_reply_is_reported_when_it_arrives() -> None:
     (server, state), events = prepared(), list[ProgressEvent]()
     lost, said = Failure("b", "gone", NO_ANSWER), Account.from_json(account())
     orders = [server.orders.train(state, name) for name in "abc"]
-    replies = ReportingFederation(Scripted({"b": lambda order: lost}), events.append).ask(orders)
+    replies = ReportingFederation(
+        Scripted({"b": lambda order: lost}), events.append
+    ).ask(orders)
     next(replies)
     assert len(events) == 2
     assert next(replies) == lost
     list(replies)
     assert events == [
         OrdersSent("train", 1, ("a", "b", "c"), sum(map(payload_bytes, orders))),
-        ReplyReceived("train", 1, "a", payload_bytes(honest(orders[0])), said, done=1, total=3),
+        ReplyReceived(
+            "train", 1, "a", payload_bytes(honest(orders[0])), said, done=1, total=3
+        ),
         ReplyReceived("train", 1, "b", 0, failure=lost, done=2, total=3),
-        ReplyReceived("train", 1, "c", payload_bytes(honest(orders[2])), said, done=3, total=3),
+        ReplyReceived(
+            "train", 1, "c", payload_bytes(honest(orders[2])), said, done=3, total=3
+        ),
     ]
 
 
@@ -66,7 +74,9 @@ def test_sums_of_a_region_are_no_clients_reply_and_no_orders_are_no_event() -> N
     federation = ReportingFederation(Region(), events.append)
     assert list(federation.ask([])) == []
     assert len(list(federation.ask([server.orders.prepare(state, "a")]))) == 1
-    assert [(type(event), getattr(event, "task", "")) for event in events] == [(OrdersSent, "release")]
+    assert [(type(event), getattr(event, "task", "")) for event in events] == [
+        (OrdersSent, "release")
+    ]
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -84,7 +94,15 @@ def test_a_log_from_the_beginning_of_a_run_to_its_end(tmp_path: Path) -> None:
             WorkProgress("features of cnn", 1, 2, phase="features"),
             OrdersSent("train", 3, ("a", "b"), 100),
             ReplyReceived("train", 3, "a", 50, done=1, total=2),
-            ReplyReceived("train", 3, "b", 0, failure=Failure("b", "gone", NO_ANSWER), done=2, total=2),
+            ReplyReceived(
+                "train",
+                3,
+                "b",
+                0,
+                failure=Failure("b", "gone", NO_ANSWER),
+                done=2,
+                total=2,
+            ),
             WorkProgress("round 3", 0, 0, phase="distil"),
             RoundFinished(RESULT, 9, "", "it has collapsed"),
             OrdersSent("release", None, ("a",), 1),
@@ -93,7 +111,9 @@ def test_a_log_from_the_beginning_of_a_run_to_its_end(tmp_path: Path) -> None:
             on_progress(event)
     rows = lines(path)
     assert {row["run"] for row in rows} == {"f00d"}
-    assert [(row["event"], row["level"], row["round"], row["site"]) for row in rows] == [
+    assert [
+        (row["event"], row["level"], row["round"], row["site"]) for row in rows
+    ] == [
         ("sites-connected", "info", None, ""),
         ("run-started", "info", None, ""),
         ("pretraining", "info", None, ""),
@@ -108,14 +128,24 @@ def test_a_log_from_the_beginning_of_a_run_to_its_end(tmp_path: Path) -> None:
     ]
     assert (rows[0]["connected"], rows[0]["expected"], rows[1]["rounds"]) == (2, 2, 9)
     assert (rows[3]["task"], rows[3]["clients"], rows[3]["bytes"]) == ("train", 2, 100)
-    assert (rows[5]["kind"], rows[5]["message"]) == ("no-answer", "round 3: 2/2, b failed: gone")
-    assert (rows[7]["seconds"], "it has collapsed" in rows[7]["message"]) == ({"train": 2.0}, True)
+    assert (rows[5]["kind"], rows[5]["message"]) == (
+        "no-answer",
+        "round 3: 2/2, b failed: gone",
+    )
+    assert (rows[7]["seconds"], "it has collapsed" in rows[7]["message"]) == (
+        {"train": 2.0},
+        True,
+    )
 
 
 @pytest.mark.parametrize(
-    ("error", "event"), [(RuntimeError("no quorum"), "run-failed"), (KeyboardInterrupt(), "run-stopped")], ids=repr
+    ("error", "event"),
+    [(RuntimeError("no quorum"), "run-failed"), (KeyboardInterrupt(), "run-stopped")],
+    ids=repr,
 )
-def test_a_log_says_how_the_run_ended(tmp_path: Path, error: BaseException, event: str) -> None:
+def test_a_log_says_how_the_run_ended(
+    tmp_path: Path, error: BaseException, event: str
+) -> None:
     def lose() -> None:
         with logged(EventLog(tmp_path / "e")) as on_progress:
             on_progress(RoundFinished(replace(RESULT, round=1), 9, ""))

@@ -1,4 +1,6 @@
-"""What a folder holds, and the order of effects over a scripted federation; whole runs are end to end."""
+"""What a folder holds, and the order of effects over a scripted federation; whole runs
+are end to end.
+"""
 
 import json
 from dataclasses import replace
@@ -44,11 +46,18 @@ def test_a_round_is_saved_before_anybody_hears_of_it(tmp_path: Path) -> None:
 
     server = replace(make_server(), on_progress=on_progress)
     result = run_in_folder(tmp_path, server, Scripted(), None, [Listener()])
-    assert known_entries == [("callback", 1, 1), ("progress", 1, 1), ("callback", 2, 2), ("progress", 2, 2)]
+    assert known_entries == [
+        ("callback", 1, 1),
+        ("progress", 1, 1),
+        ("callback", 2, 2),
+        ("progress", 2, 2),
+    ]
     assert result.state.round == 2
 
 
-def test_a_run_that_stops_ends_its_callbacks_and_goes_on_with_its_history(tmp_path: Path) -> None:
+def test_a_run_that_stops_ends_its_callbacks_and_goes_on_with_its_history(
+    tmp_path: Path,
+) -> None:
     class Listener(Callback):
         ended = 0
 
@@ -57,7 +66,13 @@ def test_a_run_that_stops_ends_its_callbacks_and_goes_on_with_its_history(tmp_pa
 
     listener, events = Listener(), list[ProgressEvent]()
     with pytest.raises(QuorumError):
-        run_in_folder(tmp_path, make_server(), Scripted(dict.fromkeys("abcd", fails(TrainOrder, 2))), None, [listener])
+        run_in_folder(
+            tmp_path,
+            make_server(),
+            Scripted(dict.fromkeys("abcd", fails(TrainOrder, 2))),
+            None,
+            [listener],
+        )
     assert listener.ended == 1
     state = stored_state(CONFIG, tmp_path)
     assert state is not None
@@ -66,15 +81,22 @@ def test_a_run_that_stops_ends_its_callbacks_and_goes_on_with_its_history(tmp_pa
     run_in_folder(tmp_path, server, Scripted(), state)
     (start,) = [event for event in events if isinstance(event, RunStarted)]
     assert (start.history, start.rounds) == (state.history, 2)
-    assert [event.result.round for event in events if isinstance(event, RoundFinished)] == [2]
+    assert [
+        event.result.round for event in events if isinstance(event, RoundFinished)
+    ] == [2]
 
 
-def test_a_run_that_lost_its_folder_to_another_process_saves_nothing_more(tmp_path: Path) -> None:
+def test_a_run_that_lost_its_folder_to_another_process_saves_nothing_more(
+    tmp_path: Path,
+) -> None:
     class Thief(Callback):
         def on_round_end(self, state: RunState) -> None:
             (tmp_path / LOCK).unlink()
 
-    with RunLock(tmp_path) as lock, pytest.raises(LockedError, match="taken over by another process"):
+    with (
+        RunLock(tmp_path) as lock,
+        pytest.raises(LockedError, match="taken over by another process"),
+    ):
         run_in_folder(tmp_path, make_server(), Scripted(), None, [Thief()], lock=lock)
     assert RunState.load(tmp_path).round == 1
 
@@ -88,13 +110,22 @@ def test_a_folder_that_a_run_writes_to_is_no_place_for_another(tmp_path: Path) -
 def test_sites_that_leave_and_come_do_not_end_a_run_nor_change_the_prototypes_of_others(
     tmp_path: Path, standing: bool
 ) -> None:
-    """A site that was taken out of federation.sites ended the run with a KeyError, and would have moved the others."""
+    """A site that was taken out of federation.sites ended the run with a KeyError, and
+    would have moved the others.
+    """
 
     def config(*sites: str) -> Config:
         policy = replace(CONFIG.federation, sites=sites)
         data = DataConfig("npy", "records", partition="own", classes=("x", "y", "z"))
         teachers = replace(CONFIG.teachers, standing=standing)
-        return replace(CONFIG, prototypes=(SMALL, WIDE), federation=policy, rounds=3, teachers=teachers, data=data)
+        return replace(
+            CONFIG,
+            prototypes=(SMALL, WIDE),
+            federation=policy,
+            rounds=3,
+            teachers=teachers,
+            data=data,
+        )
 
     sites = [("a", "b", "c", "d"), ("a", "c", "d"), ("e", "a", "c", "d")]
     for round_, names in enumerate(sites, 1):
@@ -110,17 +141,29 @@ def test_sites_that_leave_and_come_do_not_end_a_run_nor_change_the_prototypes_of
 def test_regional_servers_are_told_of_the_end(tmp_path: Path) -> None:
     finished_run(tmp_path)
     events: list[ProgressEvent] = []
-    result = run_over_regions(TINY_CONFIG, tmp_path, 3, on_progress=events.append, cache=tmp_path / "cache")
+    result = run_over_regions(
+        TINY_CONFIG, tmp_path, 3, on_progress=events.append, cache=tmp_path / "cache"
+    )
     assert result.state.round == 2
-    assert any(isinstance(event, Notice) and "3 regional servers" in event.text for event in events)
+    assert any(
+        isinstance(event, Notice) and "3 regional servers" in event.text
+        for event in events
+    )
     (left,) = (tmp_path / FOLDER).iterdir()
     assert json.loads(left.read_text())["kind"] == "end"
 
 
 @pytest.mark.parametrize(
-    "settings", [{"teachers": TeachersConfig(standing=True)}, {"method": "ridge"}, {"head_init": "private-head"}]
+    "settings",
+    [
+        {"teachers": TeachersConfig(standing=True)},
+        {"method": "ridge"},
+        {"head_init": "private-head"},
+    ],
 )
-def test_regions_refuse_what_they_cannot_hand_on(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_regions_refuse_what_they_cannot_hand_on(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     with pytest.raises(RegionError, match="leave --regions out"):
         run_over_regions(replace(TINY_CONFIG, **settings), tmp_path, 2)
 
@@ -128,11 +171,16 @@ def test_regions_refuse_what_they_cannot_hand_on(settings: dict[str, Any], tmp_p
 def test_a_run_in_a_line() -> None:
     assert describe(TINY_CONFIG) == f"digits: 3 clients, α = 1, {MLP.label}, seed 0"
     data = replace(TINY_CONFIG.data, partition="own")
-    sites = replace(TINY_CONFIG, data=data, federation=FederationConfig(sites=("a", "b")))
+    sites = replace(
+        TINY_CONFIG, data=data, federation=FederationConfig(sites=("a", "b"))
+    )
     assert describe(sites) == f"digits: 2 clients, {MLP.label}, seed 0"
 
 
 def test_a_plan_needs_an_embedding_scorer(tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text('[privacy]\nscorer = "logistic"\n')
-    with pytest.raises(ValueError, match="a plan needs the scorer class-embedding or mean-embedding, not logistic"):
+    with pytest.raises(
+        ValueError,
+        match="a plan needs the scorer class-embedding or mean-embedding, not logistic",
+    ):
         planner(tmp_path / "my.toml", 10, 1e-5, "replace-one")

@@ -7,25 +7,41 @@ from fedaux.scoring.class_counts import DEVIATIONS, unknown_classes
 from fedaux.scoring.embedding import ClassValues
 
 
-def released(counts: np.ndarray, noise: float, rng: np.random.Generator) -> list[ClassValues]:
+def released(
+    counts: np.ndarray, noise: float, rng: np.random.Generator
+) -> list[ClassValues]:
     noisy = counts + rng.normal(0, noise, counts.shape)
-    return [ClassValues(np.zeros((counts.shape[1], 2)), own, noise, noise, 1.0) for own in noisy]
+    return [
+        ClassValues(np.zeros((counts.shape[1], 2)), own, noise, noise, 1.0)
+        for own in noisy
+    ]
 
 
 def test_a_class_that_noise_explains_is_named_with_its_count() -> None:
-    values = ClassValues(np.zeros((3, 2)), np.array([400.0, 12.0, -50.0]), 30.0, 30.0, 362.0)
+    values = ClassValues(
+        np.zeros((3, 2)), np.array([400.0, 12.0, -50.0]), 30.0, 30.0, 362.0
+    )
     assert unknown_classes([values]) == [(1, 12.0, 30.0), (2, -50.0, 30.0)]
 
 
 def test_many_clients_with_a_little_of_a_class_make_it_known() -> None:
     counts = np.full((100, 2), [20.0, 0.0])
-    assert [label for label, *_ in unknown_classes(released(counts, 30.0, np.random.default_rng(0)))] == [1]
-    assert unknown_classes(released(counts[:1], 30.0, np.random.default_rng(1)))[0][0] == 0  # one of them does not
+    assert [
+        label
+        for label, *_ in unknown_classes(
+            released(counts, 30.0, np.random.default_rng(0))
+        )
+    ] == [1]
+    # one of them does not
+    assert (
+        unknown_classes(released(counts[:1], 30.0, np.random.default_rng(1)))[0][0] == 0
+    )
 
 
 def test_one_client_with_much_of_a_class_is_enough_beside_noisy_others() -> None:
     counts = np.zeros((400, 2))
-    counts[7, 0] = 300.0  # ten deviations of its own noise, half of one of all noise together
+    # ten deviations of its own noise, half of one of all noise together
+    counts[7, 0] = 300.0
     found = unknown_classes(released(counts, 30.0, np.random.default_rng(2)))
     assert [(label, round(deviation)) for label, _, deviation in found] == [(1, 600)]
 

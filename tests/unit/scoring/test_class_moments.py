@@ -1,4 +1,6 @@
-"""Class sums, counts and second moments under one noise: rows, integers, sensitivity, and the heads made of them."""
+"""Class sums, counts and second moments under one noise: rows, integers, sensitivity,
+and the heads made of them.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -54,17 +56,25 @@ def public_of(width: int, k: int, split: tuple[float, ...], seed: int = 0) -> Ar
     basis = rng.normal(size=(width, k)).astype(np.float32)
     near = abs(np.linalg.norm(split) - 1) < 0.02
     usable = public_split(*split) if near else np.array(split, np.float32)
-    return {"mean": rng.normal(size=width).astype(np.float32), "basis": basis, "split": usable}
+    return {
+        "mean": rng.normal(size=width).astype(np.float32),
+        "basis": basis,
+        "split": usable,
+    }
 
 
-def naive_row(phi: np.ndarray, label: int, classes: int, split: Sequence[float]) -> np.ndarray:
+def naive_row(
+    phi: np.ndarray, label: int, classes: int, split: Sequence[float]
+) -> np.ndarray:
     """v of one record, from its definition."""
     a, b, m = (float(np.float32(part)) for part in split)
     row = np.zeros((classes, len(phi) + 1))
     if 0 <= label < classes:
         row[label] = [*(a * phi), b]
         second = [
-            m * (1 if i == j else np.sqrt(2)) * (phi[i] * phi[j]) for i in range(len(phi)) for j in range(i, len(phi))
+            m * (1 if i == j else np.sqrt(2)) * (phi[i] * phi[j])
+            for i in range(len(phi))
+            for j in range(i, len(phi))
         ]
     else:
         second = [0.0] * (len(phi) * (len(phi) + 1) // 2)
@@ -72,24 +82,33 @@ def naive_row(phi: np.ndarray, label: int, classes: int, split: Sequence[float])
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_a_row_has_the_norm_of_its_split_and_its_triangle_is_the_products(split: tuple[float, ...]) -> None:
+def test_a_row_has_the_norm_of_its_split_and_its_triangle_is_the_products(
+    split: tuple[float, ...],
+) -> None:
     rng = np.random.default_rng(1)
     phi = unit_rows(rng.normal(size=(20, 5)))
     rows = moment_rows(phi, np.array(split))
     assert np.allclose(np.linalg.norm(rows, axis=1), np.linalg.norm(split))
     a, b, m = split
-    # an inner product of two rows of one class is a²t + b² + m²t²: the triangle stands for the whole matrix
+    # an inner product of two rows of one class is a²t + b² + m²t²: the triangle stands
+    # for the whole matrix
     t = phi @ phi.T
     assert np.allclose(rows @ rows.T, a**2 * t + b**2 + m**2 * t**2)
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_the_sensitivity_is_the_largest_distance_of_two_records_and_is_reached(split: tuple[float, ...]) -> None:
-    """Brute force over the angle of two directions, classes alike or not, records without direction or class."""
+def test_the_sensitivity_is_the_largest_distance_of_two_records_and_is_reached(
+    split: tuple[float, ...],
+) -> None:
+    """Brute force over the angle of two directions, classes alike or not, records
+    without direction or class.
+    """
     one, none = np.array([1.0, 0.0]), np.zeros(2)
     angles = np.linspace(0, np.pi, 4001)
     others = [*np.stack([np.cos(angles), np.sin(angles)], axis=1), none]
-    cases = [naive_row(phi, label, 2, split) for phi in others for label in (0, 1)] + [np.zeros(9)]
+    cases = [naive_row(phi, label, 2, split) for phi in others for label in (0, 1)] + [
+        np.zeros(9)
+    ]
     start = [naive_row(one, 0, 2, split), naive_row(none, 0, 2, split), np.zeros(9)]
     far = max(float(np.linalg.norm(row - first)) for row in cases for first in start)
     claimed = sensitivity(np.array(split, np.float32).astype(np.float64), "replace-one")
@@ -103,7 +122,10 @@ def test_the_sensitivity_is_the_largest_distance_of_two_records_and_is_reached(s
 def test_integers_are_those_of_a_naive_sum(adjacency: str) -> None:
     rng, classes = np.random.default_rng(2), 3
     public, scorer = public_of(6, 4, (0.8, 0.1, 0.59)), ClassMomentsScorer(classes, 4)
-    features, labels = rng.normal(size=(50, 6)).astype(np.float32), rng.integers(-1, 5, 50)
+    features, labels = (
+        rng.normal(size=(50, 6)).astype(np.float32),
+        rng.integers(-1, 5, 50),
+    )
     features[3] = np.nan
     features[4] = public["mean"]
     shares = rng.choice([1.0, 0.5, 1 / 3, 1 / 7, 0.0], 50)
@@ -112,37 +134,53 @@ def test_integers_are_those_of_a_naive_sum(adjacency: str) -> None:
     assert not phi[[3, 4]].any()
     expected = np.zeros(scorer.size(public), np.int64)
     for row, label, share in zip(phi, labels, shares, strict=True):
-        steps = np.trunc((ROW_STEPS - 1) * naive_row(row, label, classes, public["split"]))
+        steps = np.trunc(
+            (ROW_STEPS - 1) * naive_row(row, label, classes, public["split"])
+        )
         expected += steps.astype(np.int64) * int(share * SHARE_STEPS)
     assert np.array_equal(found.values, expected)
     assert (found.step, found.records) == (1 / GRID, 20)
     assert found.values.shape == (3 * 5 + 10,)
 
 
-def test_what_a_record_adds_is_its_own_to_the_bit_whatever_its_company(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_record_adds_is_its_own_to_the_bit_whatever_its_company(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(3)
     public, scorer = public_of(9, 7, (0.8, 0.1, 0.59)), ClassMomentsScorer(4, 7)
-    features, labels = rng.normal(size=(101, 9)).astype(np.float32), rng.integers(0, 4, 101)
+    features, labels = (
+        rng.normal(size=(101, 9)).astype(np.float32),
+        rng.integers(0, 4, 101),
+    )
     features[::10] *= 1e20
 
     def values(rows: slice | list[int]) -> np.ndarray:
         part = features[rows]
-        return scorer.summarise(public, part, labels[rows], "replace-one", 101, np.ones(len(part))).values
+        return scorer.summarise(
+            public, part, labels[rows], "replace-one", 101, np.ones(len(part))
+        ).values
 
     alone = sum(values([index]) for index in range(101))
     assert np.array_equal(values(slice(None)), alone)
-    monkeypatch.setattr("fedaux.scoring.class_moments._ENTRIES", 200)  # five records at a time
+    # five records at a time
+    monkeypatch.setattr("fedaux.scoring.class_moments._ENTRIES", 200)
     assert np.array_equal(values(slice(None)), alone)
-    assert np.array_equal(values(slice(0, 60)) + values(slice(60, 101)), alone)  # any clients: the same total
+    # any clients: the same total
+    assert np.array_equal(values(slice(0, 60)) + values(slice(60, 101)), alone)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("split", SPLITS[:4])
-def test_no_pair_of_records_moves_the_integers_further_than_claimed(split: tuple[float, ...], adjacency: str) -> None:
+def test_no_pair_of_records_moves_the_integers_further_than_claimed(
+    split: tuple[float, ...], adjacency: str
+) -> None:
     """Random pairs, and pairs at the worst angle; the bound is nearly reached."""
     rng, classes, k = np.random.default_rng(4), 2, 3
     public, scorer = public_of(k, k, split), ClassMomentsScorer(classes, k)
-    public["basis"], public["mean"] = np.eye(k, dtype=np.float32), np.zeros(k, np.float32)
+    public["basis"], public["mean"] = (
+        np.eye(k, dtype=np.float32),
+        np.zeros(k, np.float32),
+    )
     a, _, m = split
     worst = -1.0 if m == 0 else max(-1.0, -(a**2) / (2 * m**2))
     far, claimed = 0.0, scorer.bound(public, adjacency, 1).sensitivity
@@ -155,7 +193,14 @@ def test_no_pair_of_records_moves_the_integers_further_than_claimed(split: tuple
             other = worst * one + np.sqrt(1 - worst**2) * other / np.linalg.norm(other)
         labels = rng.integers(-1, 2, 2) if trial % 3 else np.zeros(2, np.int64)
         first, second = (
-            scorer.summarise(public, row[None].astype(np.float32), labels[[i]], adjacency, 1, np.ones(1)).values
+            scorer.summarise(
+                public,
+                row[None].astype(np.float32),
+                labels[[i]],
+                adjacency,
+                1,
+                np.ones(1),
+            ).values
             for i, row in enumerate((one, other))
         )
         if adjacency == "add-remove":
@@ -173,32 +218,64 @@ def test_no_person_moves_the_integers_further_than_one_record_could() -> None:
     for cap, trial in itertools.product((1, 3, 10, 1000), range(60)):
         crowd = [rng.normal(size=(2, 4)) for _ in range(2)]
         many = int(rng.integers(1, cap + 1))
-        one = rng.normal(size=(many, 4)) if trial % 2 else np.tile(rng.normal(size=4), (many, 1))
+        one = (
+            rng.normal(size=(many, 4))
+            if trial % 2
+            else np.tile(rng.normal(size=4), (many, 1))
+        )
         same = trial % 3 == 0  # as far away as can be, in the same class
-        other = 2 * public["mean"] - one if same else rng.normal(size=(int(rng.integers(1, cap + 1)), 4))
+        other = (
+            2 * public["mean"] - one
+            if same
+            else rng.normal(size=(int(rng.integers(1, cap + 1)), 4))
+        )
         summed = []
         for person in (one, other):
             rows = np.concatenate([*crowd, person]).astype(np.float32)
             whose = np.repeat(np.arange(3), [2, 2, len(person)])
             labels = (
-                np.zeros(len(rows), np.int64) if same else np.repeat([0, 1, int(person is one)], [2, 2, len(person)])
+                np.zeros(len(rows), np.int64)
+                if same
+                else np.repeat([0, 1, int(person is one)], [2, 2, len(person)])
             )
             shares = Units.of(Records(rows, labels, person=whose), "person", cap).shares
-            summed.append(scorer.summarise(public, rows, labels, "replace-one", 3, shares).values)
-        far = max(far, float(np.linalg.norm((summed[0] - summed[1]).astype(np.float64))))
+            summed.append(
+                scorer.summarise(public, rows, labels, "replace-one", 3, shares).values
+            )
+        far = max(
+            far, float(np.linalg.norm((summed[0] - summed[1]).astype(np.float64)))
+        )
     assert far <= claimed
     assert far > 0.9 * claimed
 
 
 @pytest.mark.parametrize(
-    "split", [(0.8, 0.6, 0.8), (-0.6, 0.0, 0.8), (np.nan, 0.0, 0.8), (np.inf, 0, 0), (0.0, 0.0, 0.0), (1.0, 0.3, 0.0)]
+    "split",
+    [
+        (0.8, 0.6, 0.8),
+        (-0.6, 0.0, 0.8),
+        (np.nan, 0.0, 0.8),
+        (np.inf, 0, 0),
+        (0.0, 0.0, 0.0),
+        (1.0, 0.3, 0.0),
+    ],
 )
-def test_a_split_that_would_break_the_proof_is_refused_before_a_record_is_read(split: tuple[float, ...]) -> None:
+def test_a_split_that_would_break_the_proof_is_refused_before_a_record_is_read(
+    split: tuple[float, ...],
+) -> None:
     public, scorer = public_of(4, 3, split), ClassMomentsScorer(2, 3)
     with pytest.raises(OrderError, match="split"):
-        scorer.size(public)  # which a client asks for before it enters anything in its account
+        # which a client asks for before it enters anything in its account
+        scorer.size(public)
     with pytest.raises(OrderError, match="split"):
-        scorer.summarise(public, np.ones((1, 4), np.float32), np.zeros(1, np.int64), "replace-one", 1, np.ones(1))
+        scorer.summarise(
+            public,
+            np.ones((1, 4), np.float32),
+            np.zeros(1, np.int64),
+            "replace-one",
+            1,
+            np.ones(1),
+        )
     public["split"] = np.ones((1, 3), np.float32)
     with pytest.raises(OrderError, match="'split' has shape"):
         scorer.size(public)
@@ -216,8 +293,14 @@ def test_a_map_that_would_fill_the_memory_is_refused() -> None:
 def test_a_bound_on_the_norm_is_reached_where_all_records_are_alike() -> None:
     public, scorer = public_of(4, 3, (0.6, 0.0, 0.8)), ClassMomentsScorer(2, 3)
     rows = np.tile(np.random.default_rng(6).normal(size=4).astype(np.float32), (50, 1))
-    found = scorer.summarise(public, rows, np.ones(50, np.int64), "replace-one", 50, np.ones(50))
-    assert 0.999 < np.linalg.norm(found.values) / scorer.bound(public, "replace-one", 50).norm <= 1.0
+    found = scorer.summarise(
+        public, rows, np.ones(50, np.int64), "replace-one", 50, np.ones(50)
+    )
+    assert (
+        0.999
+        < np.linalg.norm(found.values) / scorer.bound(public, "replace-one", 50).norm
+        <= 1.0
+    )
 
 
 CENTRES = np.random.default_rng(9).normal(size=(4, 12))
@@ -225,14 +308,24 @@ SHAPE = np.random.default_rng(10).normal(size=(12, 12)) * np.linspace(2.0, 0.3, 
 
 
 def rows_of(rng: np.random.Generator, labels: np.ndarray) -> np.ndarray:
-    """Classes that differ where records of one class vary little: the covariance within classes decides."""
-    return (CENTRES[labels] * 0.8 + rng.normal(size=(len(labels), 12)) @ SHAPE).astype(np.float32)
+    """Classes that differ where records of one class vary little: the covariance within
+    classes decides.
+    """
+    return (CENTRES[labels] * 0.8 + rng.normal(size=(len(labels), 12)) @ SHAPE).astype(
+        np.float32
+    )
 
 
 class Federation:
     """Public rows of another covariance, and clients' releases at some budget."""
 
-    def __init__(self, epsilon: float, clients: int = 1, records: int = 6000, split: Split = (0.7, 0.14, 0.7)) -> None:
+    def __init__(
+        self,
+        epsilon: float,
+        clients: int = 1,
+        records: int = 6000,
+        split: Split = (0.7, 0.14, 0.7),
+    ) -> None:
         rng = np.random.default_rng(11)
         self.scorer = ClassMomentsScorer(4, 12)
         negatives = (rng.normal(size=(600, 12)) * 2).astype(np.float32)
@@ -246,7 +339,14 @@ class Federation:
         self.releases = []
         for index, part in enumerate(np.array_split(np.arange(records), clients)):
             ones = np.ones(len(part))
-            made = self.scorer.summarise(self.public, self.features[part], labels[part], "replace-one", len(part), ones)
+            made = self.scorer.summarise(
+                self.public,
+                self.features[part],
+                labels[part],
+                "replace-one",
+                len(part),
+                ones,
+            )
             self.releases.append(release(made, f"client {index}", privacy))
 
     def logits(self, head: Head) -> np.ndarray:
@@ -282,26 +382,51 @@ def test_the_stated_noise_is_that_of_the_second_moments() -> None:
 def test_without_second_moments_it_is_the_class_embedding() -> None:
     there = Federation(1000.0, clients=3, split=PLAIN_SPLITS[0])
     assert there.scorer.size(there.public) == 4 * 13
-    plain, privacy = ClassEmbeddingScorer(4, 12), PrivacyConfig(epsilon=1000.0, unsafe_seed=3)
+    plain, privacy = (
+        ClassEmbeddingScorer(4, 12),
+        PrivacyConfig(epsilon=1000.0, unsafe_seed=3),
+    )
     parts = np.array_split(np.arange(6000), 3)
     rows = [
-        (there.public, there.features[part], there.labels[part], "replace-one", 2000, np.ones(2000)) for part in parts
+        (
+            there.public,
+            there.features[part],
+            there.labels[part],
+            "replace-one",
+            2000,
+            np.ones(2000),
+        )
+        for part in parts
     ]
-    sent = [release(plain.summarise(*own), f"client {index}", privacy) for index, own in enumerate(rows)]
-    ours, theirs = there.scorer.pool(there.public, there.releases), plain.pool(there.public, sent)
+    sent = [
+        release(plain.summarise(*own), f"client {index}", privacy)
+        for index, own in enumerate(rows)
+    ]
+    ours, theirs = (
+        there.scorer.pool(there.public, there.releases),
+        plain.pool(there.public, sent),
+    )
     assert np.allclose(ours.means, theirs.means, atol=1e-3)
-    assert np.allclose(ours.sigma, theirs.sigma, rtol=1e-3)  # the same noise, not only at this budget
+    # the same noise, not only at this budget
+    assert np.allclose(ours.sigma, theirs.sigma, rtol=1e-3)
     heads = [
-        one.head(there.public, there.reference, own) for one, own in ((there.scorer, there.releases), (plain, sent))
+        one.head(there.public, there.reference, own)
+        for one, own in ((there.scorer, there.releases), (plain, sent))
     ]
-    agree = there.logits(heads[0]).argmax(axis=1) == there.logits(heads[1]).argmax(axis=1)
+    agree = there.logits(heads[0]).argmax(axis=1) == there.logits(heads[1]).argmax(
+        axis=1
+    )
     assert agree.mean() > 0.99
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "records", "moments"), [(10.0, 100_000, True), (0.3, 1000, False)], ids=["low noise", "high noise"]
+    ("epsilon", "records", "moments"),
+    [(10.0, 100_000, True), (0.3, 1000, False)],
+    ids=["low noise", "high noise"],
 )
-def test_second_moments_are_sent_where_noise_is_low(epsilon: float, records: int, moments: bool) -> None:
+def test_second_moments_are_sent_where_noise_is_low(
+    epsilon: float, records: int, moments: bool
+) -> None:
     rng = np.random.default_rng(20)
     modes = rng.normal(size=(40, 30)) * np.linspace(3.0, 0.5, 30)
     negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30))
@@ -315,23 +440,43 @@ def test_counts_of_small_clients_of_one_class_stand_out_of_their_noise() -> None
     negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30))
     facts = PublicFacts(1.0, records=700, releases=10)
     _, split = plan(negatives, 10, facts)
-    noise = continuous_multiplier(1.0, facts.delta) * sensitivity(np.array(split), "replace-one")
+    noise = continuous_multiplier(1.0, facts.delta) * sensitivity(
+        np.array(split), "replace-one"
+    )
     assert 3 * noise / split[1] < 70
 
 
 @pytest.mark.parametrize("kind", ["discriminant", "ridge"])
-def test_heads_are_the_discriminant_of_the_records_and_beat_the_public_covariance(kind: str) -> None:
+def test_heads_are_the_discriminant_of_the_records_and_beat_the_public_covariance(
+    kind: str,
+) -> None:
     there = Federation(1000.0)
-    phi, test = (there.scorer.embed(there.public, rows) for rows in (there.features, there.test))
-    central = LinearDiscriminantAnalysis() if kind == "discriminant" else RidgeClassifier(alpha=1e-6)
+    phi, test = (
+        there.scorer.embed(there.public, rows) for rows in (there.features, there.test)
+    )
+    central = (
+        LinearDiscriminantAnalysis()
+        if kind == "discriminant"
+        else RidgeClassifier(alpha=1e-6)
+    )
     best = central.fit(phi, there.labels).score(test, there.test_labels)
-    weights, bias = HEADS[kind](Moments.of(there.public, 4, there.releases), there.reference)
-    assert np.mean((test @ weights.T + bias).argmax(axis=1) == there.test_labels) > best - 0.02
+    weights, bias = HEADS[kind](
+        Moments.of(there.public, 4, there.releases), there.reference
+    )
+    assert (
+        np.mean((test @ weights.T + bias).argmax(axis=1) == there.test_labels)
+        > best - 0.02
+    )
     plain = ClassEmbeddingScorer(4, 12)
-    made = plain.summarise(there.public, there.features, there.labels, "replace-one", 6000, np.ones(6000))
+    made = plain.summarise(
+        there.public, there.features, there.labels, "replace-one", 6000, np.ones(6000)
+    )
     sent = [release(made, "sum", PrivacyConfig(epsilon=1000.0, unsafe_seed=1))]
     head = plain.head(there.public, there.reference, sent)
-    assert there.accuracy(kind) > np.mean(there.logits(head).argmax(axis=1) == there.test_labels) + 0.05
+    assert (
+        there.accuracy(kind)
+        > np.mean(there.logits(head).argmax(axis=1) == there.test_labels) + 0.05
+    )
 
 
 def test_less_budget_costs_accuracy_and_a_drowned_head_is_not_sure() -> None:
@@ -339,8 +484,12 @@ def test_less_budget_costs_accuracy_and_a_drowned_head_is_not_sure() -> None:
     assert clear.accuracy() > 0.9 * Federation(1000.0).accuracy()
 
     def log_loss(there: Federation) -> float:
-        logits = there.logits(there.scorer.head(there.public, there.reference, there.releases))
-        return float(-log_softmax(logits, axis=1)[np.arange(3000), there.test_labels].mean())
+        logits = there.logits(
+            there.scorer.head(there.public, there.reference, there.releases)
+        )
+        return float(
+            -log_softmax(logits, axis=1)[np.arange(3000), there.test_labels].mean()
+        )
 
     assert log_loss(clear) < np.log(4)
     assert log_loss(low) < np.log(4) + 0.5  # hardly worse than no head at all
@@ -354,7 +503,12 @@ def test_odds_of_teachers_prefer_the_clients_of_a_class_and_travel_as_arrays() -
         own = np.flatnonzero(there.labels == c)
         ones = np.ones(len(own))
         made = there.scorer.summarise(
-            there.public, there.features[own], there.labels[own], "replace-one", len(own), ones
+            there.public,
+            there.features[own],
+            there.labels[own],
+            "replace-one",
+            len(own),
+            ones,
         )
         sent.append(release(made, f"client {c}", privacy))
     fitted = there.scorer.fit(there.public, there.reference, sent)
@@ -363,7 +517,9 @@ def test_odds_of_teachers_prefer_the_clients_of_a_class_and_travel_as_arrays() -
     rows = fitted.transform(phi)
     odds = np.stack([fitted.log_odds[f"client {c}"](rows) for c in range(4)])
     assert np.mean(odds.argmax(axis=0) == there.test_labels) > 0.35  # chance: 0.25
-    again = there.scorer.from_arrays(*there.scorer.fit_arrays(there.public, there.reference, sent))
+    again = there.scorer.from_arrays(
+        *there.scorer.fit_arrays(there.public, there.reference, sent)
+    )
     assert again.transform is not None
     assert np.array_equal(again.log_odds["client 1"](again.transform(phi)), odds[1])
 
@@ -371,33 +527,54 @@ def test_odds_of_teachers_prefer_the_clients_of_a_class_and_travel_as_arrays() -
 def test_what_is_published_is_chosen_on_public_data_and_facts_and_is_usable() -> None:
     rng = np.random.default_rng(12)
     modes = rng.normal(size=(60, 40)) * np.linspace(3, 0.5, 40)
-    negatives = (modes[rng.integers(0, 60, 2000)] + rng.normal(size=(2000, 40))).astype(np.float32)
+    negatives = (modes[rng.integers(0, 60, 2000)] + rng.normal(size=(2000, 40))).astype(
+        np.float32
+    )
 
     def published(epsilon: float, records: int) -> Arrays:
-        return ClassMomentsScorer(3, facts=PublicFacts(epsilon, records=records)).publish(negatives)
+        return ClassMomentsScorer(
+            3, facts=PublicFacts(epsilon, records=records)
+        ).publish(negatives)
 
-    clear, again, noisy = published(10.0, 100_000), published(10.0, 100_000), published(0.1, 1000)
+    clear, again, noisy = (
+        published(10.0, 100_000),
+        published(10.0, 100_000),
+        published(0.1, 1000),
+    )
     assert all(np.array_equal(clear[name], again[name]) for name in clear)
-    assert clear["basis"].shape[1] > noisy["basis"].shape[1]  # noise leaves room for fewer directions
+    # noise leaves room for fewer directions
+    assert clear["basis"].shape[1] > noisy["basis"].shape[1]
     for public in (clear, noisy):
         assert set(public) == {"mean", "basis", "split"}
         ClassMomentsScorer(3).size(public)  # the split is one that a client accepts
         check = ArrayGroup(PUBLIC["class-moments"], needed=True)
         assert check.problem(public) == ""
     assert ClassMomentsScorer(3, 7).publish(negatives)["basis"].shape == (40, 7)
-    assert ClassMomentsScorer(4).publish(negatives[:9])["basis"].shape[1] <= 8  # few public rows are enough to publish
+    # few public rows are enough to publish
+    assert ClassMomentsScorer(4).publish(negatives[:9])["basis"].shape[1] <= 8
 
 
 def test_a_dimension_of_zero_is_for_the_scorer_that_chooses_one() -> None:
-    chosen = PrivacyConfig(scorer="class-moments", embedding_dim=0, epsilon=2.0, expected_records=500)
-    assert make_scorer(chosen, 3) == ClassMomentsScorer(3, 0, facts=PublicFacts(2.0, records=500))
+    chosen = PrivacyConfig(
+        scorer="class-moments", embedding_dim=0, epsilon=2.0, expected_records=500
+    )
+    assert make_scorer(chosen, 3) == ClassMomentsScorer(
+        3, 0, facts=PublicFacts(2.0, records=500)
+    )
     assert make_scorer(PrivacyConfig(embedding_dim=0), 3) == ClassEmbeddingScorer(3, 32)
     with pytest.raises(ConfigError, match="at most 1024"):
-        PrivacyConfig(scorer="class-moments", unit="person", max_records_per_person=1025)
+        PrivacyConfig(
+            scorer="class-moments", unit="person", max_records_per_person=1025
+        )
 
 
 def test_of_dimensions_that_are_level_the_widest_is_taken() -> None:
     one, other = (0.7, 0.1, 0.7), (0.8, 0.1, 0.6)
-    judged = {(64, one): 0.500, (128, one): 0.489, (128, other): 0.492, (256, one): 0.480}
+    judged = {
+        (64, one): 0.500,
+        (128, one): 0.489,
+        (128, other): 0.492,
+        (256, one): 0.480,
+    }
     assert widest_level(judged) == (128, other)
     assert widest_level({**judged, (64, other): 0.51}) == (64, other)

@@ -1,4 +1,6 @@
-"""The scorers on φ against naive versions of their equations; their sensitivities: attacks/test_sensitivity.py."""
+"""The scorers on φ against naive versions of their equations; their sensitivities:
+attacks/test_sensitivity.py.
+"""
 
 import numpy as np
 import pytest
@@ -36,7 +38,9 @@ NONE = np.zeros(0, np.int64)  # the mean embedding has no use for labels
 CENTRES = np.random.default_rng(5).normal(size=(4, 10)) * 1.5
 
 
-def cloud(rng: np.random.Generator, size: int, width: int, shift: float = 0.0) -> np.ndarray:
+def cloud(
+    rng: np.random.Generator, size: int, width: int, shift: float = 0.0
+) -> np.ndarray:
     return rng.normal(size=(size, width)) * np.linspace(3.0, 0.2, width) + shift
 
 
@@ -50,7 +54,8 @@ def test_public_map_is_a_half_whitened_pca() -> None:
     mapped = (rows - mean) @ basis
     covariance = np.cov(mapped, rowvar=False)
     assert np.allclose(covariance, np.diag(np.diag(covariance)), atol=1e-10)
-    # half-whitening: the variance of a direction becomes the root of what it was, up to one common scale
+    # half-whitening: the variance of a direction becomes the root of what it was, up to
+    # one common scale
     eigenvalues = np.sort(np.linalg.eigvalsh(np.cov(rows, rowvar=False)))[::-1][:6]
     ratio = np.diag(covariance) / np.sqrt(eigenvalues)
     assert np.allclose(ratio, ratio[0], rtol=1e-6)
@@ -58,8 +63,14 @@ def test_public_map_is_a_half_whitened_pca() -> None:
 
 
 @settings(deadline=None)
-@given(hnp.arrays(np.float64, (3, 4), elements=st.floats(allow_nan=True, allow_infinity=True)))
-def test_a_direction_has_norm_one_or_none_whatever_the_row_was(rows: np.ndarray) -> None:
+@given(
+    hnp.arrays(
+        np.float64, (3, 4), elements=st.floats(allow_nan=True, allow_infinity=True)
+    )
+)
+def test_a_direction_has_norm_one_or_none_whatever_the_row_was(
+    rows: np.ndarray,
+) -> None:
     found = unit_rows(rows)
     norms = np.linalg.norm(found, axis=1)
     usable = np.isfinite(rows).all(axis=1) & (rows != 0).any(axis=1)
@@ -69,7 +80,9 @@ def test_a_direction_has_norm_one_or_none_whatever_the_row_was(rows: np.ndarray)
 
 
 def test_a_row_and_twice_that_row_look_alike_and_no_array_smuggles_in_an_axis() -> None:
-    """Broadcasting a mean of shape (1, n, H) would let records share one clipped row."""
+    """Broadcasting a mean of shape (1, n, H) would let records share one clipped
+    row.
+    """
     rows = cloud(np.random.default_rng(1), 300, 5)
     public = MeanEmbeddingScorer(4).publish(rows)
     centre = public["mean"].astype(np.float64)
@@ -82,7 +95,9 @@ def test_a_row_and_twice_that_row_look_alike_and_no_array_smuggles_in_an_axis() 
 
 
 def test_predictive_is_an_average_over_all_possible_means() -> None:
-    """One dimension: average the density of a row over a fine grid of the client's possible means."""
+    """One dimension: average the density of a row over a fine grid of the client's
+    possible means.
+    """
     rows = np.random.default_rng(0).normal(0.1, 0.3, size=(500, 1))
     mu, half = rows.mean(), rows.var(ddof=1) / 2
     sigma, records, mean, x = 0.2, 40, 0.5, np.array([-0.4, 0.0, 0.3, 0.9])
@@ -90,38 +105,75 @@ def test_predictive_is_an_average_over_all_possible_means() -> None:
     noise = np.sqrt(sigma**2 + half / records)
     posterior = norm.pdf(grid, mu, np.sqrt(half)) * norm.pdf(mean, grid, noise)
     posterior /= posterior.sum()
-    naive = [np.log((posterior * norm.pdf(value, grid, np.sqrt(half))).sum()) for value in x]
+    naive = [
+        np.log((posterior * norm.pdf(value, grid, np.sqrt(half))).sum()) for value in x
+    ]
     reference = Reference(rows)
-    found = predictive(np.array([mean]), Gaussian(reference.mean, reference.covariance), sigma, records)
+    found = predictive(
+        np.array([mean]), Gaussian(reference.mean, reference.covariance), sigma, records
+    )
     assert np.allclose(found.log_density(x[:, None]), naive, atol=1e-6)
 
 
-def quiet_release(scorer: MeanEmbeddingScorer, public: Arrays, rows: np.ndarray, sigma: float, client: str) -> Release:
+def quiet_release(
+    scorer: MeanEmbeddingScorer,
+    public: Arrays,
+    rows: np.ndarray,
+    sigma: float,
+    client: str,
+) -> Release:
     """Under noise of this deviation."""
-    made = scorer.summarise(public, rows, NONE, "replace-one", len(rows), np.ones(len(rows)))
-    values = made.values + np.rint(RNG.normal(0, sigma / made.step, made.values.shape)).astype(np.int64)
-    facts = (scorer.name, len(rows), 1.0, 1e-5, "replace-one", "opendp", made.sensitivity, sigma / made.step, made.step)
+    made = scorer.summarise(
+        public, rows, NONE, "replace-one", len(rows), np.ones(len(rows))
+    )
+    values = made.values + np.rint(
+        RNG.normal(0, sigma / made.step, made.values.shape)
+    ).astype(np.int64)
+    facts = (
+        scorer.name,
+        len(rows),
+        1.0,
+        1e-5,
+        "replace-one",
+        "opendp",
+        made.sensitivity,
+        sigma / made.step,
+        made.step,
+    )
     return Release(client, *facts, False, "", {"values": values})
 
 
-def test_mean_log_odds_prefer_what_looks_like_the_client_until_noise_drowns_it() -> None:
-    """Two clients at opposite ends: told apart where the noise is small, alike on every row where it is huge."""
+def test_mean_log_odds_prefer_what_looks_like_the_client_until_noise_drowns_it() -> (
+    None
+):
+    """Two clients at opposite ends: told apart where the noise is small, alike on every
+    row where it is huge.
+    """
     rng, scorer = np.random.default_rng(6), MeanEmbeddingScorer(embedding_dim=6)
     negatives = cloud(rng, 1000, 6)
     public = scorer.publish(negatives)
     reference, gaps = Reference(scorer.embed(public, negatives)), []
     for sigma in (0.001, 20.0):
-        sent = [quiet_release(scorer, public, cloud(rng, 400, 6, at), sigma, str(at)) for at in (1.0, -1.0)]
+        sent = [
+            quiet_release(scorer, public, cloud(rng, 400, 6, at), sigma, str(at))
+            for at in (1.0, -1.0)
+        ]
         fitted = scorer.fit(public, reference, sent)
         near = scorer.embed(public, cloud(rng, 500, 6, 1.0))
-        gaps.append(np.mean(fitted.log_odds["1.0"](near) - fitted.log_odds["-1.0"](near)))
+        gaps.append(
+            np.mean(fitted.log_odds["1.0"](near) - fitted.log_odds["-1.0"](near))
+        )
     assert gaps[0] > 1.0
     assert abs(gaps[1]) < 0.15
     (one,) = sent[:1]
     point = near[:1]
     public_rows = Gaussian(reference.mean, reference.covariance)
-    density = predictive(one.arrays["values"] * one.step, public_rows, one.scale * one.step, 400)
-    naive = density.log_density(point) - public_rows.log_density(point) + np.log(400 / 1000)
+    density = predictive(
+        one.arrays["values"] * one.step, public_rows, one.scale * one.step, 400
+    )
+    naive = (
+        density.log_density(point) - public_rows.log_density(point) + np.log(400 / 1000)
+    )
     assert fitted.log_odds["1.0"](point) == pytest.approx(naive)
 
 
@@ -130,9 +182,14 @@ def test_the_mean_is_the_mean_over_units() -> None:
     rows = np.random.default_rng(1).normal(size=(7, 5)).astype(np.float32)
     scorer = MeanEmbeddingScorer(5)
     public = scorer.publish(cloud(RNG, 300, 5))
-    phi, persons = scorer.embed(public, rows), Records(rows, person=np.array([4, 4, 2, 4, 9, 2, 4]))
+    phi, persons = (
+        scorer.embed(public, rows),
+        Records(rows, person=np.array([4, 4, 2, 4, 9, 2, 4])),
+    )
     for units in (Units.of(persons, "record", 1), Units.of(persons, "person", 3)):
-        found = scorer.summarise(public, rows, NONE, "replace-one", units.count, units.shares)
+        found = scorer.summarise(
+            public, rows, NONE, "replace-one", units.count, units.shares
+        )
         naive = np.mean([phi[own].mean(axis=0) for own in units.rows], axis=0)
         assert np.allclose(found.values * found.step, naive, atol=1e-5)
         assert (found.sensitivity, found.records) == (2 * GRID, units.count)
@@ -150,43 +207,85 @@ wild = st.one_of(
     other=st.lists(wild, min_size=4, max_size=4),
     adjacency=st.sampled_from(["replace-one", "add-remove"]),
 )
-def test_no_record_moves_the_mean_further_than_stated(record: list[float], other: list[float], adjacency: str) -> None:
+def test_no_record_moves_the_mean_further_than_stated(
+    record: list[float], other: list[float], adjacency: str
+) -> None:
     rng = np.random.default_rng(2)
     scorer = MeanEmbeddingScorer(embedding_dim=3)
     public = scorer.publish(cloud(rng, 200, 4))
     rest = cloud(rng, 9, 4)
     with np.errstate(all="ignore"):
-        one = scorer.summarise(public, np.vstack([rest, record]), NONE, adjacency, 10, np.ones(len(rest) + 1))
+        one = scorer.summarise(
+            public,
+            np.vstack([rest, record]),
+            NONE,
+            adjacency,
+            10,
+            np.ones(len(rest) + 1),
+        )
         left = np.vstack([rest, other]) if adjacency == "replace-one" else rest
         two = scorer.summarise(public, left, NONE, adjacency, 10, np.ones(len(left)))
     assert np.linalg.norm((one.values - two.values).astype(float)) <= one.sensitivity
 
 
-def test_class_sums_and_counts_are_over_units_and_a_label_that_is_no_class_adds_nothing() -> None:
-    rows, labels = unit_rows(RNG.normal(size=(9, 3))), np.array([0, 2, 1, 0, 2, 2, 1, 3, -1])
+def test_class_sums_and_counts_are_over_units_and_a_label_that_is_no_class_adds_nothing() -> (
+    None
+):
+    rows, labels = (
+        unit_rows(RNG.normal(size=(9, 3))),
+        np.array([0, 2, 1, 0, 2, 2, 1, 3, -1]),
+    )
     persons = Records(rows, labels, person=np.array([4, 4, 2, 4, 9, 2, 4, 1, 1]))
     for units in (Units.of(persons, "record", 1), Units.of(persons, "person", 3)):
-        found = class_sums(rows, labels, 3, "replace-one", units.count, units.shares).values.reshape(3, 4) / GRID
+        found = (
+            class_sums(
+                rows, labels, 3, "replace-one", units.count, units.shares
+            ).values.reshape(3, 4)
+            / GRID
+        )
         for label in range(3):
             mine = (labels == label) * units.shares
             assert np.allclose(found[label], [*(mine @ rows), mine.sum()], atol=1e-5)
 
 
-def told(client: str, counts: list[float], means: np.ndarray, sigma: float, size: int) -> Release:
-    values = np.concatenate([np.array(counts)[:, None] * means, np.array(counts)[:, None]], axis=1)
-    facts = ("class-embedding", size, 1.0, 1e-5, "replace-one", "opendp", 2.0 * GRID, sigma * GRID, 1 / GRID, False, "")
-    return Release(client, *facts, {"values": np.rint(values * GRID).astype(np.int64).ravel()})
+def told(
+    client: str, counts: list[float], means: np.ndarray, sigma: float, size: int
+) -> Release:
+    values = np.concatenate(
+        [np.array(counts)[:, None] * means, np.array(counts)[:, None]], axis=1
+    )
+    facts = (
+        "class-embedding",
+        size,
+        1.0,
+        1e-5,
+        "replace-one",
+        "opendp",
+        2.0 * GRID,
+        sigma * GRID,
+        1 / GRID,
+        False,
+        "",
+    )
+    return Release(
+        client, *facts, {"values": np.rint(values * GRID).astype(np.int64).ravel()}
+    )
 
 
 def test_pooling_is_least_squares_over_the_clients_that_have_the_class() -> None:
     mine, yours = RNG.normal(size=(2, 4)), RNG.normal(size=(2, 4))
-    releases = [told("a", [90.0, 12.0], mine, 3.0, 102), told("b", [5.0, 50.0], yours, 6.0, 50)]
+    releases = [
+        told("a", [90.0, 12.0], mine, 3.0, 102),
+        told("b", [5.0, 50.0], yours, 6.0, 50),
+    ]
     found = pool(releases, 2)
     # b's 5 records of the first class are below twice its noise: taken for none
     assert np.allclose(found.shares, [[90 / 102, 12 / 102], [0, 1]], atol=1e-6)
     assert np.allclose(found.means[0], mine[0], atol=1e-5)
     a, b = 12 / 3.0, 50 / 6.0
-    assert np.allclose(found.means[1], (a**2 * mine[1] + b**2 * yours[1]) / (a**2 + b**2), atol=1e-5)
+    assert np.allclose(
+        found.means[1], (a**2 * mine[1] + b**2 * yours[1]) / (a**2 + b**2), atol=1e-5
+    )
     assert np.allclose(found.sigma, [3 / 90, 1 / np.sqrt(a**2 + b**2)], atol=1e-6)
     assert np.allclose(found.records, [90, 62], atol=1e-4)
     drowned = pool([told("a", [5.0, -3.0, 1.0], RNG.normal(size=(3, 2)), 40.0, 9)], 3)
@@ -204,8 +303,17 @@ def cohort(
     sent = []
     for i in range(clients):
         labels = (i + (rng.random(size) < 0.1)) % 4
-        made = scorer.summarise(public, rows_of(rng, labels), labels, "replace-one", size, np.ones(len(labels)))
-        sent.append(release(made, f"c{i}", PrivacyConfig(epsilon=epsilon, unsafe_seed=i)))
+        made = scorer.summarise(
+            public,
+            rows_of(rng, labels),
+            labels,
+            "replace-one",
+            size,
+            np.ones(len(labels)),
+        )
+        sent.append(
+            release(made, f"c{i}", PrivacyConfig(epsilon=epsilon, unsafe_seed=i))
+        )
     return scorer, public, Reference(scorer.embed(public, negatives)), sent
 
 
@@ -224,8 +332,12 @@ def test_class_log_odds_are_the_mixture_written_out() -> None:
             noise = pooled.sigma[c] ** 2 * np.eye(k) + within / pooled.records[c]
             gain = between @ np.linalg.inv(between + noise)
             mean = reference.mean + gain @ (pooled.means[c] - reference.mean)
-            density += pooled.shares[i, c] * multivariate_normal(mean, within + gain @ noise).pdf(point)
-        odds = density / multivariate_normal(reference.mean, total).pdf(point) * 200 / 3000
+            density += pooled.shares[i, c] * multivariate_normal(
+                mean, within + gain @ noise
+            ).pdf(point)
+        odds = (
+            density / multivariate_normal(reference.mean, total).pdf(point) * 200 / 3000
+        )
         assert fitted.log_odds[one.client](seen)[0] == pytest.approx(np.log(odds))
         assert fitted.mixtures[one.client] @ np.exp(seen[0]) == pytest.approx(odds)
 
@@ -243,63 +355,109 @@ def right_weight(epsilon: float, clients: int) -> float:
     return float(((odds / odds.sum(axis=0)) * own).sum(axis=0).mean())
 
 
-def test_more_clients_of_a_class_make_it_clearer_and_noise_that_drowns_all_weighs_alike() -> None:
+def test_more_clients_of_a_class_make_it_clearer_and_noise_that_drowns_all_weighs_alike() -> (
+    None
+):
     assert right_weight(100.0, 4) > 0.7
     assert right_weight(0.3, 4) + 0.05 < right_weight(0.3, 40)
     assert right_weight(1e-4, 40) == pytest.approx(0.25, abs=0.01)
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.1, 1e-6])
-def test_the_linear_discriminant_is_bayes_rule_for_gaussians_of_one_covariance(decay: float) -> None:
-    """The covariance's eigenvalues fall to `decay`; 1e-6 is the narrowest that `Pooled.head` leaves in one."""
+def test_the_linear_discriminant_is_bayes_rule_for_gaussians_of_one_covariance(
+    decay: float,
+) -> None:
+    """The covariance's eigenvalues fall to `decay`; 1e-6 is the narrowest that
+    `Pooled.head` leaves in one.
+    """
     rotation, means = np.linalg.qr(RNG.normal(size=(6, 6)))[0], RNG.normal(size=(4, 6))
-    covariance, log_priors = (rotation * np.geomspace(1.0, decay, 6)) @ rotation.T, np.log(RNG.dirichlet(np.ones(4)))
+    covariance, log_priors = (
+        (rotation * np.geomspace(1.0, decay, 6)) @ rotation.T,
+        np.log(RNG.dirichlet(np.ones(4))),
+    )
     covariance = (covariance + covariance.T) / 2
     weights, bias = linear_discriminant(means, covariance, log_priors)
     inverse = np.linalg.inv(covariance)
-    assert np.abs(weights - means @ inverse).max() < 1e-9 * np.abs(inverse @ means.T).max()
+    assert (
+        np.abs(weights - means @ inverse).max() < 1e-9 * np.abs(inverse @ means.T).max()
+    )
     for c, mean in enumerate(means):
-        assert bias[c] == pytest.approx(log_priors[c] - mean @ inverse @ mean / 2, rel=1e-9)
+        assert bias[c] == pytest.approx(
+            log_priors[c] - mean @ inverse @ mean / 2, rel=1e-9
+        )
     for x in RNG.normal(size=(20, 6)):
-        joint = [log_priors[c] + multivariate_normal(means[c], covariance).logpdf(x) for c in range(4)]
+        joint = [
+            log_priors[c] + multivariate_normal(means[c], covariance).logpdf(x)
+            for c in range(4)
+        ]
         logits = weights @ x + bias
-        posteriors = [np.exp(each - np.logaddexp.reduce(each)) for each in (joint, logits)]
-        assert posteriors[1] == pytest.approx(posteriors[0], rel=1e-9 / decay, abs=1e-12)
+        posteriors = [
+            np.exp(each - np.logaddexp.reduce(each)) for each in (joint, logits)
+        ]
+        assert posteriors[1] == pytest.approx(
+            posteriors[0], rel=1e-9 / decay, abs=1e-12
+        )
 
 
 def closed_form(epsilon: float, clients: int = 9) -> tuple[float, float]:
-    """(accuracy of the head, accuracy of scikit-learn's on the pooled records); each client holds one of 3 classes."""
+    """(accuracy of the head, accuracy of scikit-learn's on the pooled records); each
+    client holds one of 3 classes.
+    """
     labels = RNG.integers(0, 3, 6000)
     features = (RNG.normal(size=(6000, 8)) + 2.5 * np.eye(8)[labels]).astype(np.float32)
     scorer = ClassEmbeddingScorer(3, 6)
     public = scorer.publish(features[:1000])
-    parts = [1000 + np.flatnonzero(labels[1000:4000] == i % 3)[i // 3 :: clients // 3] for i in range(clients)]
+    parts = [
+        1000 + np.flatnonzero(labels[1000:4000] == i % 3)[i // 3 :: clients // 3]
+        for i in range(clients)
+    ]
     made: list[Release] = []
     for i, part in enumerate(parts):
-        summary = scorer.summarise(public, features[part], labels[part], "replace-one", len(part), np.ones(len(part)))
+        summary = scorer.summarise(
+            public,
+            features[part],
+            labels[part],
+            "replace-one",
+            len(part),
+            np.ones(len(part)),
+        )
         made.append(release(summary, str(i), PrivacyConfig(epsilon=epsilon)))
     head = linear_head(8, 3)
-    set_head(head, *pool(made, 3).head(public, Reference(scorer.embed(public, features[:1000]))))
+    set_head(
+        head,
+        *pool(made, 3).head(public, Reference(scorer.embed(public, features[:1000]))),
+    )
     with torch.no_grad():
         found = head(torch.from_numpy(features[4000:])).argmax(dim=1).numpy()
     pooled = np.concatenate(parts)
-    best = LinearDiscriminantAnalysis().fit(features[pooled], labels[pooled]).score(features[4000:], labels[4000:])
+    best = (
+        LinearDiscriminantAnalysis()
+        .fit(features[pooled], labels[pooled])
+        .score(features[4000:], labels[4000:])
+    )
     return float((found == labels[4000:]).mean()), float(best)
 
 
 def test_a_class_that_nobody_has_leaves_the_head_for_the_others_as_it_was() -> None:
     public = RNG.normal(size=(500, 4))
     means, reference = np.eye(4)[:3] - 0.25, Reference(public)
-    some = pool([told("a", [300.0, 200.0], means[:2], 5.0, 500)], 2).discriminant(reference)
-    more = pool([told("a", [300.0, 200.0, 0.0], means, 5.0, 500)], 3).discriminant(reference)
+    some = pool([told("a", [300.0, 200.0], means[:2], 5.0, 500)], 2).discriminant(
+        reference
+    )
+    more = pool([told("a", [300.0, 200.0, 0.0], means, 5.0, 500)], 3).discriminant(
+        reference
+    )
     for two, three in zip(some, more, strict=True):
         assert np.allclose(two[0] - two[1], three[0] - three[1], rtol=1e-6)
 
 
-def test_the_head_in_closed_form_is_the_pooled_discriminant_and_with_no_budget_it_is_chance() -> None:
+def test_the_head_in_closed_form_is_the_pooled_discriminant_and_with_no_budget_it_is_chance() -> (
+    None
+):
     ours, best = closed_form(100.0)
     assert ours > best - 0.02
     assert best > 0.9
     assert closed_form(1.0)[0] > 0.8
-    drowned = [closed_form(0.001)[0] for _ in range(15)]  # a random head: now and then one is right by luck
+    # a random head: now and then one is right by luck
+    drowned = [closed_form(0.001)[0] for _ in range(15)]
     assert np.median(drowned) < 0.6

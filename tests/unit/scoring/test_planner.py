@@ -1,4 +1,6 @@
-"""The planner reads public data only, and what it says moves with ε and the number of records as it must."""
+"""The planner reads public data only, and what it says moves with ε and the number of
+records as it must.
+"""
 
 import numpy as np
 import pytest
@@ -9,7 +11,11 @@ from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
 from fedaux.scoring.planner import Planner
 
 
-@pytest.fixture(scope="module", params=[MeanEmbeddingScorer(4), ClassEmbeddingScorer(6, 4)], ids=lambda one: one.name)
+@pytest.fixture(
+    scope="module",
+    params=[MeanEmbeddingScorer(4), ClassEmbeddingScorer(6, 4)],
+    ids=lambda one: one.name,
+)
 def planner(request: pytest.FixtureRequest) -> Planner:
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(6, 4)) * 0.4
@@ -19,7 +25,9 @@ def planner(request: pytest.FixtureRequest) -> Planner:
 
 def test_the_noise_is_the_releases(planner: Planner) -> None:
     found = planner.plan(0.5, 200)
-    assert found.sigma == pytest.approx(multiplier(0.5, 1e-5, "analytic", 4, 2.0 * GRID) * 2 / 200)
+    assert found.sigma == pytest.approx(
+        multiplier(0.5, 1e-5, "analytic", 4, 2.0 * GRID) * 2 / 200
+    )
     assert planner.clients == 6
 
 
@@ -51,7 +59,14 @@ def test_too_few_public_rows_are_refused() -> None:
 
 def test_clients_that_share_a_class_keep_more_of_it() -> None:
     rng = np.random.default_rng(1)
-    rows = 0.4 * rng.normal(size=(5, 8))[rng.integers(5, size=800)] + 0.15 * rng.normal(size=(800, 8))
-    few, many = (Planner.of(ClassEmbeddingScorer(5, 8), rows, n, 5, PrivacyConfig()).plan(0.2, 300) for n in (5, 50))
+    rows = 0.4 * rng.normal(size=(5, 8))[rng.integers(5, size=800)] + 0.15 * rng.normal(
+        size=(800, 8)
+    )
+    few, many = (
+        Planner.of(ClassEmbeddingScorer(5, 8), rows, n, 5, PrivacyConfig()).plan(
+            0.2, 300
+        )
+        for n in (5, 50)
+    )
     assert many.kept > few.kept
     assert many.even == pytest.approx(few.even) == pytest.approx(0.2)

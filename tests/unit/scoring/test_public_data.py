@@ -1,4 +1,6 @@
-"""Public data: split once, never a row in both parts, and features where only heads train."""
+"""Public data: split once, never a row in both parts, and features where only heads
+train.
+"""
 
 from dataclasses import replace
 
@@ -19,7 +21,10 @@ def test_negatives_and_distillation_set_are_parts_of_the_public_rows() -> None:
     both = np.concatenate([public.split.negatives, public.split.distill])
     assert (len(public.split.negatives), len(public.distill)) == (10, 30)
     assert sorted(both) == list(range(40))
-    again, other = PublicData(ROWS, None, 0.25, seed=3), PublicData(ROWS, None, 0.25, seed=4)
+    again, other = (
+        PublicData(ROWS, None, 0.25, seed=3),
+        PublicData(ROWS, None, 0.25, seed=4),
+    )
     assert np.array_equal(again.split.distill, public.split.distill)
     assert not np.array_equal(other.split.distill, public.split.distill)
 
@@ -28,13 +33,18 @@ def test_learners_see_records_or_where_heads_train_their_features() -> None:
     for head_only in (False, True):
         server = make_server(replace(CONFIG, head_only=head_only))
         server.restore(initial_state(server))
-        public, h0 = server.public, predict(server.networks.extractors[MLP.label], server.public.aux)
+        public, h0 = (
+            server.public,
+            predict(server.networks.extractors[MLP.label], server.public.aux),
+        )
         expected = h0[public.split.distill] if head_only else public.distill.gather()
         assert np.array_equal(public.distill_inputs(MLP.label).gather(), expected)
         test = public.test_inputs(MLP.label)
         assert test is not None
         assert test.gather().shape == ((60, 6) if head_only else (60, 4))
-        assert np.array_equal(public.negatives(MLP.label).gather(), h0[public.split.negatives])
+        assert np.array_equal(
+            public.negatives(MLP.label).gather(), h0[public.split.negatives]
+        )
 
 
 def test_a_round_takes_its_own_part_of_the_distillation_set() -> None:
@@ -47,13 +57,18 @@ def test_a_round_takes_its_own_part_of_the_distillation_set() -> None:
     assert sorted(set(first)) == first.tolist()
     assert len(first) == 12
     assert max(first) < 30
-    assert np.array_equal(public.distill_inputs("any", first).gather(), public.distill.gather(first))
+    assert np.array_equal(
+        public.distill_inputs("any", first).gather(), public.distill.gather(first)
+    )
     assert [public.part(examples, 1) for examples in (0, 30, 31)] == [None] * 3
 
 
 def test_the_hash_is_that_of_the_rows_in_their_order() -> None:
     public = PublicData(ROWS, None, 0.25, seed=3)
-    assert public.distill_hash == PublicData(Records(ROWS.x.copy()), None, 0.25, seed=3).distill_hash
+    assert (
+        public.distill_hash
+        == PublicData(Records(ROWS.x.copy()), None, 0.25, seed=3).distill_hash
+    )
     changed = ROWS.x.copy()
     changed[public.split.distill[5], 1] += 1
     others = [
@@ -73,12 +88,20 @@ def test_the_embedding_is_that_of_each_prototypes_own_features() -> None:
     server = make_server(replace(CONFIG, prototypes=(MLP, WIDE)))
     state = initial_state(server)
     teachers = TeachersConfig("certainty", 0.5)
-    found = server.public.embedding(server.scorer, state.public, server.label_of, teachers)
+    found = server.public.embedding(
+        server.scorer, state.public, server.label_of, teachers
+    )
     assert found.teachers == teachers
     for label, public in state.public.items():
         features = server.public.h0[label].features(server.public.aux).gather()
         split = server.public.split
-        assert np.allclose(found.embedded[label], server.scorer.embed(public, features[split.distill]), atol=1e-6)
         assert np.allclose(
-            found.reference[label].rows, server.scorer.embed(public, features[split.negatives]), atol=1e-6
+            found.embedded[label],
+            server.scorer.embed(public, features[split.distill]),
+            atol=1e-6,
+        )
+        assert np.allclose(
+            found.reference[label].rows,
+            server.scorer.embed(public, features[split.negatives]),
+            atol=1e-6,
         )

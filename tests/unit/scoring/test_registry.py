@@ -19,7 +19,9 @@ def test_moments_of_a_reference_are_those_of_its_rows(width: int) -> None:
     reference = Reference(rows)
     centred = rows - sum(rows) / 30
     assert np.allclose(reference.mean, sum(rows) / 30)
-    assert np.allclose(reference.covariance, sum(np.outer(row, row) for row in centred) / 29)
+    assert np.allclose(
+        reference.covariance, sum(np.outer(row, row) for row in centred) / 29
+    )
     assert reference.covariance.shape == (width, width)
 
 
@@ -48,8 +50,12 @@ def scorer(privacy, classes):
 
 def test_scorers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert make_scorer(PrivacyConfig(), 7) == ClassEmbeddingScorer(7, 32)
-    assert make_scorer(PrivacyConfig(scorer="mean-embedding"), 7) == MeanEmbeddingScorer(32)
-    assert make_scorer(PrivacyConfig(scorer="logistic", ridge=0.5), 7) == LogisticScorer(0.5)
+    assert make_scorer(
+        PrivacyConfig(scorer="mean-embedding"), 7
+    ) == MeanEmbeddingScorer(32)
+    assert make_scorer(
+        PrivacyConfig(scorer="logistic", ridge=0.5), 7
+    ) == LogisticScorer(0.5)
     (tmp_path / "my_scorers.py").write_text(MINE)
     monkeypatch.syspath_prepend(tmp_path)
     mine = make_scorer(PrivacyConfig(scorer="my_scorers:scorer", embedding_dim=7), 3)

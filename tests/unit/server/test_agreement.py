@@ -1,4 +1,6 @@
-"""Before a run: the plan that all sites are shown, the answers of their owners, and what the server makes of them."""
+"""Before a run: the plan that all sites are shown, the answers of their owners, and
+what the server makes of them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,14 +11,31 @@ from fedaux import Config
 from fedaux.config.sections import DataConfig
 from fedaux.core.failures import Failure
 from fedaux.core.progress import Notice, ProgressEvent
-from fedaux.messages import Consent, Order, PlanOrder, PrepareOrder, Reply, RunPlan, TrainOrder
+from fedaux.messages import (
+    Consent,
+    Order,
+    PlanOrder,
+    PrepareOrder,
+    Reply,
+    RunPlan,
+    TrainOrder,
+)
 from fedaux.messages.plan import SPARE_ROUNDS
 from fedaux.server import agreement
 from fedaux.server.agreement import ConsentError, agree_on_plan, make_plan
 from fedaux.server.loop import run
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server
-from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, Answer, Scripted, honest, make_server
+from helpers.scripted import (
+    CLIENTS,
+    CONFIG,
+    MLP,
+    WIDE,
+    Answer,
+    Scripted,
+    honest,
+    make_server,
+)
 
 OWN = replace(
     CONFIG,
@@ -27,7 +46,9 @@ QUICK = replace(OWN, federation=replace(OWN.federation, connect_timeout=0.05))
 
 
 def saying(*words: str) -> Answer:
-    """What an owner says each time that the plan is shown; the last word counts from then on."""
+    """What an owner says each time that the plan is shown; the last word counts from
+    then on.
+    """
     left = list(words)
 
     def answer(order: Order) -> Reply | None:
@@ -39,12 +60,16 @@ def saying(*words: str) -> Answer:
         if word == "failure":
             return Failure(order.client, "no answer within 3 s")
         hash_ = "0" * 64 if word == "another plan" else order.plan_hash
-        return Consent(order.client, hash_, "approved" if word == "another plan" else word)
+        return Consent(
+            order.client, hash_, "approved" if word == "another plan" else word
+        )
 
     return answer
 
 
-def agree(config: Config, script: Mapping[str, Answer], said: list[str] | None = None) -> tuple[Server, Scripted]:
+def agree(
+    config: Config, script: Mapping[str, Answer], said: list[str] | None = None
+) -> tuple[Server, Scripted]:
     def hear(event: ProgressEvent) -> None:
         if said is not None and isinstance(event, Notice):
             said.append(event.text)
@@ -77,7 +102,10 @@ def test_every_order_of_a_run_is_in_the_plan_that_all_sites_were_shown() -> None
     (text,) = {order.plan for order in shown}
     plan = RunPlan.from_json(text)
     assert (plan.method, plan.rounds, plan.secure) == (config.method, 3, False)
-    assert [(ask.kind, ask.at_most) for ask in plan.asks] == [("release", 1), ("train", 3 + SPARE_ROUNDS)] * 2
+    assert [(ask.kind, ask.at_most) for ask in plan.asks] == [
+        ("release", 1),
+        ("train", 3 + SPARE_ROUNDS),
+    ] * 2
     for order in [*federation.of_kind(PrepareOrder), *federation.of_kind(TrainOrder)]:
         assert order.plan == plan.hash == shown[0].plan_hash
         ask = plan.ask_for(order)
@@ -117,12 +145,15 @@ def test_the_server_waits_for_owners_and_asks_nobody_twice_who_has_decided() -> 
     ("word", "reason"),
     [
         ("refused", "its owner has refused"),
-        ("another plan", "its owner has refused"),  # a site that approves something else has not approved this
+        # a site that approves something else has not approved this
+        ("another plan", "its owner has refused"),
         ("failure", "no answer within 3 s"),
         ("pending", "its owner has not decided yet"),
     ],
 )
-def test_too_few_owners_stop_a_run_before_anything_is_asked(word: str, reason: str) -> None:
+def test_too_few_owners_stop_a_run_before_anything_is_asked(
+    word: str, reason: str
+) -> None:
     """A quorum of a half: two of four must take part."""
     agree(QUICK, {"c": saying(word), "d": saying(word)})
     script = {name: saying(word) for name in "bcd"}
@@ -130,7 +161,8 @@ def test_too_few_owners_stop_a_run_before_anything_is_asked(word: str, reason: s
         agree(QUICK, script)
     text = str(told.value)
     assert text.startswith(
-        f"Cannot begin: 1 of 4 sites take part in this run, and 2 are needed (b: {reason}; c: {reason}; d: {reason})."
+        "Cannot begin: 1 of 4 sites take part in this run, and 2 are needed (b: "
+        f"{reason}; c: {reason}; d: {reason})."
     )
     assert "Nothing was spent." in text
     federation = Scripted(script)

@@ -21,18 +21,37 @@ from fedaux.server.distill import (
 
 
 def test_a_student_learns_its_teacher_and_keeps_its_buffers() -> None:
-    """Its BatchNorm statistics are the averaged ones of private data; auxiliary data must not overwrite them."""
+    """Its BatchNorm statistics are the averaged ones of private data; auxiliary data
+    must not overwrite them.
+    """
     rng = np.random.default_rng(0)
     public = Records((5 + rng.normal(size=(200, 4))).astype(np.float32))
     spec = PrototypeSpec.of("mlp", hidden=32, features=16, norm="batch")
     teacher, student = (build(spec, (4,), 3, seed) for seed in (1, 2))
     ensemble = Ensemble.of(3 * predict(teacher, public), np.ones(200))
-    buffers = {name: flatten_state(student)[name].copy() for name in ("buffers", "counters")}
+    buffers = {
+        name: flatten_state(student)[name].copy() for name in ("buffers", "counters")
+    }
     generator = torch.Generator().manual_seed(0)
-    first = distill(student, public, ensemble, DistillConfig(epochs=1, lr=1e-2, batch_size=32), generator)
-    last = distill(student, public, ensemble, DistillConfig(epochs=20, lr=1e-2, batch_size=32), generator)
+    first = distill(
+        student,
+        public,
+        ensemble,
+        DistillConfig(epochs=1, lr=1e-2, batch_size=32),
+        generator,
+    )
+    last = distill(
+        student,
+        public,
+        ensemble,
+        DistillConfig(epochs=20, lr=1e-2, batch_size=32),
+        generator,
+    )
     assert last < 0.3 * first
-    assert all(np.array_equal(flatten_state(student)[name], kept) for name, kept in buffers.items())
+    assert all(
+        np.array_equal(flatten_state(student)[name], kept)
+        for name, kept in buffers.items()
+    )
 
 
 def test_distillation_is_the_mean_kl_divergence() -> None:
@@ -41,37 +60,55 @@ def test_distillation_is_the_mean_kl_divergence() -> None:
     naive = 0.0
     for logits, target in zip(student, teacher, strict=True):
         predicted = np.exp(logits) / np.exp(logits).sum()
-        naive += sum(t * np.log(t / p) for t, p in zip(target, predicted, strict=True)) / 4
-    assert distillation_loss(torch.tensor(student), torch.tensor(teacher)).item() == pytest.approx(naive, rel=1e-12)
+        naive += (
+            sum(t * np.log(t / p) for t, p in zip(target, predicted, strict=True)) / 4
+        )
+    assert distillation_loss(
+        torch.tensor(student), torch.tensor(teacher)
+    ).item() == pytest.approx(naive, rel=1e-12)
 
 
 def distilled(seed: int = 0, **settings: Any) -> tuple[Prototype, float]:
     """A student with BatchNorm after distillation from a teacher."""
-    public = Records((5 + np.random.default_rng(0).normal(size=(200, 4))).astype(np.float32))
+    public = Records(
+        (5 + np.random.default_rng(0).normal(size=(200, 4))).astype(np.float32)
+    )
     spec = PrototypeSpec.of("mlp", hidden=32, features=16, norm="batch")
     teacher, student = (build(spec, (4,), 3, seed) for seed in (1, 2))
     ensemble = Ensemble.of(3 * predict(teacher, public), np.ones(200))
     config = DistillConfig(**({"lr": 1e-2, "batch_size": 32} | settings))
-    return student, distill(student, public, ensemble, config, torch.Generator().manual_seed(seed))
+    return student, distill(
+        student, public, ensemble, config, torch.Generator().manual_seed(seed)
+    )
 
 
 def test_so_many_steps_are_so_many_epochs() -> None:
     by_epochs, by_steps = distilled(epochs=3), distilled(steps=3 * 7)
     assert by_epochs[1] == by_steps[1]
-    assert np.array_equal(flatten_state(by_epochs[0])["parameters"], flatten_state(by_steps[0])["parameters"])
+    assert np.array_equal(
+        flatten_state(by_epochs[0])["parameters"],
+        flatten_state(by_steps[0])["parameters"],
+    )
     assert not np.array_equal(
-        flatten_state(distilled(steps=20)[0])["parameters"], flatten_state(by_steps[0])["parameters"]
+        flatten_state(distilled(steps=20)[0])["parameters"],
+        flatten_state(by_steps[0])["parameters"],
     )
 
 
 def test_in_train_mode_statistics_move_to_the_public_data() -> None:
-    kept, moved = (flatten_state(distilled(epochs=5, train_mode=mode)[0])["buffers"] for mode in (False, True))
+    kept, moved = (
+        flatten_state(distilled(epochs=5, train_mode=mode)[0])["buffers"]
+        for mode in (False, True)
+    )
     assert not np.allclose(kept, moved)
 
 
 def test_patience_keeps_the_best_student_and_stops() -> None:
-    model = build(PrototypeSpec.of("mlp", hidden=2, features=2, norm="none"), (4,), 3, 0)
-    losses = itertools.chain([3.0, 2.0], itertools.repeat(2.05))  # one of every second step
+    model = build(
+        PrototypeSpec.of("mlp", hidden=2, features=2, norm="none"), (4,), 3, 0
+    )
+    # one of every second step
+    losses = itertools.chain([3.0, 2.0], itertools.repeat(2.05))
     best, kept, made = Best(patience=20), [], 0
     for step in range(1, 100):
         with torch.no_grad():
@@ -96,5 +133,11 @@ SPEC = PrototypeSpec.of("mlp", hidden=8, features=6)
 
 
 def sample(count: int = 100) -> tuple[Prototype, Records, Ensemble]:
-    public = Records(np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32))
-    return build(SPEC, (4,), 3, 2), public, Ensemble.of(3 * predict(build(SPEC, (4,), 3, 1), public))
+    public = Records(
+        np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32)
+    )
+    return (
+        build(SPEC, (4,), 3, 2),
+        public,
+        Ensemble.of(3 * predict(build(SPEC, (4,), 3, 1), public)),
+    )

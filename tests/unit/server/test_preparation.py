@@ -15,7 +15,11 @@ from fedaux.core.timing import Costs
 from fedaux.messages import PrepareOrder
 from fedaux.models import flatten_state, load_state
 from fedaux.privacy.module_validation import UnsupportedModuleError
-from fedaux.server.preparation import collect_releases, initial_state, pretrain_extractor
+from fedaux.server.preparation import (
+    collect_releases,
+    initial_state,
+    pretrain_extractor,
+)
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
 from helpers.scripted import CLIENTS, CONFIG, MLP, Scripted, fails, make_server
@@ -23,22 +27,39 @@ from helpers.scripted import CLIENTS, CONFIG, MLP, Scripted, fails, make_server
 
 @pytest.mark.parametrize(
     ("method", "head_only", "extractors", "public"),
-    [("fedavg", False, 0, 0), ("feddf", True, 1, 0), ("fedaux", False, 1, 1), ("fedaux", True, 1, 1)],
+    [
+        ("fedavg", False, 0, 0),
+        ("feddf", True, 1, 0),
+        ("fedaux", False, 1, 1),
+        ("fedaux", True, 1, 1),
+    ],
 )
-def test_the_state_holds_what_the_method_needs(method: str, head_only: bool, extractors: int, public: int) -> None:
-    state = initial_state(make_server(replace(CONFIG, method=method, head_only=head_only)))
-    assert (len(state.weights), len(state.extractors), len(state.public)) == (1, extractors, public)
+def test_the_state_holds_what_the_method_needs(
+    method: str, head_only: bool, extractors: int, public: int
+) -> None:
+    state = initial_state(
+        make_server(replace(CONFIG, method=method, head_only=head_only))
+    )
+    assert (len(state.weights), len(state.extractors), len(state.public)) == (
+        1,
+        extractors,
+        public,
+    )
     assert (state.round, state.history, state.releases) == (0, (), {})
 
 
-def test_a_network_that_cannot_train_privately_is_refused_before_anybody_is_asked() -> None:
+def test_a_network_that_cannot_train_privately_is_refused_before_anybody_is_asked() -> (
+    None
+):
     privacy = replace(CONFIG.privacy, epsilon_total=2.0, private_training=True)
     with pytest.raises(UnsupportedModuleError):
         initial_state(make_server(replace(CONFIG, privacy=privacy)))
 
 
 def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
-    """Images, as SimCLR wants them, come in `tests/unit/pretraining`; here it matters who asks for it."""
+    """Images, as SimCLR wants them, come in `tests/unit/pretraining`; here it matters
+    who asks for it.
+    """
     config = replace(CONFIG, method="fedavg", pretrain=PretrainConfig(epochs=1))
     events: list[ProgressEvent] = []
     server = replace(make_server(config, tmp_path), on_progress=events.append)
@@ -52,15 +73,22 @@ def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
 def test_published_weights_are_restored_instead_of_trained() -> None:
     server = make_server()
     extractor = server.networks.extractors[MLP.label]
-    published = {name: array + array.dtype.type(1) for name, array in flatten_state(extractor).items()}
+    published = {
+        name: array + array.dtype.type(1)
+        for name, array in flatten_state(extractor).items()
+    }
     events: list[ProgressEvent] = []
 
     extractor.published_weights = "somewhere"
     extractor.restore = lambda: load_state(extractor, published)
     path = pretrain_extractor(replace(server, on_progress=events.append), MLP)
     assert path == Path("somewhere")
-    assert np.array_equal(flatten_state(extractor)["parameters"], published["parameters"])
-    assert events == [WorkProgress(f"pre-training {MLP.label}", 1, 1, "published weights", "pretrain")]
+    assert np.array_equal(
+        flatten_state(extractor)["parameters"], published["parameters"]
+    )
+    assert events == [
+        WorkProgress(f"pre-training {MLP.label}", 1, 1, "published weights", "pretrain")
+    ]
 
 
 OWN = """
@@ -80,14 +108,25 @@ def test_plain_methods_refuse_to_start_from_a_users_own_weights(
     """That would be FedAVG+P under the name of FedAVG."""
     (tmp_path / "my_start.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
-    config = replace(CONFIG, prototypes=(PrototypeSpec("my_start:network"),), pretrain=PretrainConfig(epochs=0))
-    with pytest.raises(ConfigError, match=r"brings weights of its own, 1.weight .* Set method = 'fedavg\+p'"):
+    config = replace(
+        CONFIG,
+        prototypes=(PrototypeSpec("my_start:network"),),
+        pretrain=PretrainConfig(epochs=0),
+    )
+    with pytest.raises(
+        ConfigError,
+        match=r"brings weights of its own, 1.weight .* Set method = 'fedavg\+p'",
+    ):
         initial_state(make_server(replace(config, method="fedavg")))
     state = initial_state(make_server(replace(config, method="fedavg+p")))
-    assert np.isin(np.arange(12.0), state.weights["my_start:network"]["parameters"]).all()
+    assert np.isin(
+        np.arange(12.0), state.weights["my_start:network"]["parameters"]
+    ).all()
 
 
-def collected(federation: Scripted, server: Server, state: RunState) -> tuple[RunState, list[Failure], Costs]:
+def collected(
+    federation: Scripted, server: Server, state: RunState
+) -> tuple[RunState, list[Failure], Costs]:
     costs = Costs()
     return *collect_releases(server, federation, state, CLIENTS, costs), costs
 
@@ -96,10 +135,19 @@ def test_those_who_answer_are_known_with_their_accounts() -> None:
     server, federation = make_server(), Scripted()
     state, failures, costs = collected(federation, server, initial_state(server))
     assert failures == []
-    assert set(state.releases) == set(state.accounts) == set(state.prepared) == set(CLIENTS)
+    assert (
+        set(state.releases)
+        == set(state.accounts)
+        == set(state.prepared)
+        == set(CLIENTS)
+    )
     assert state.known_entries("a") == (1, "")
     orders = federation.of_kind(PrepareOrder)
-    size = sum(array.nbytes for arrays in (orders[0].extractor, orders[0].public) for array in arrays.values())
+    size = sum(
+        array.nbytes
+        for arrays in (orders[0].extractor, orders[0].public)
+        for array in arrays.values()
+    )
     assert (costs.sent, costs.received) == (4 * size, 4 * 2 * 8)
     again = Scripted()
     assert collected(again, server, state)[0].releases == state.releases
@@ -112,5 +160,6 @@ def test_a_failure_says_that_there_is_no_score_and_is_remembered_as_unheard() ->
     state, failures, _ = collected(Scripted(script), server, initial_state(server))
     assert failures == [Failure("b", "no score: out of order")]
     assert set(state.releases) == {"a", "d"}
-    assert state.awaiting_reply == {"b", "c"}  # their accounts may have an entry that nobody was told of
+    # their accounts may have an entry that nobody was told of
+    assert state.awaiting_reply == {"b", "c"}
     assert collected(Scripted(), server, state)[0].awaiting_reply == set()

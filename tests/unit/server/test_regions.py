@@ -1,4 +1,6 @@
-"""Regional servers over scripted clients, and a merging one: the same run as one server with all clients."""
+"""Regional servers over scripted clients, and a merging one: the same run as one server
+with all clients.
+"""
 
 import json
 from collections.abc import Callable
@@ -14,23 +16,46 @@ from fedaux.server import regions as regions_module
 from fedaux.server.loop import run
 from fedaux.server.regions import FOLDER, Region, RegionError, Regions, RegionSpec
 from fedaux.server.run_state import RunState, RunWriter
-from helpers.scripted import CLIENTS, CONFIG, MLP, WIDE, Answer, Scripted, fails, make_server
+from helpers.scripted import (
+    CLIENTS,
+    CONFIG,
+    MLP,
+    WIDE,
+    Answer,
+    Scripted,
+    fails,
+    make_server,
+)
 
 
-def regional(folder: Path, config: Config, count: int, script: dict[str, Answer]) -> list[tuple[Region, Scripted]]:
+def regional(
+    folder: Path, config: Config, count: int, script: dict[str, Answer]
+) -> list[tuple[Region, Scripted]]:
     made = []
     for number in range(1, count + 1):
         federation = Scripted(script)
-        made.append((Region(make_server(config), federation, folder, RegionSpec(number, count)), federation))
+        made.append(
+            (
+                Region(
+                    make_server(config), federation, folder, RegionSpec(number, count)
+                ),
+                federation,
+            )
+        )
     return made
 
 
 def merged(
-    folder: Path, config: Config = CONFIG, count: int = 2, script: dict[str, Answer] | None = None
+    folder: Path,
+    config: Config = CONFIG,
+    count: int = 2,
+    script: dict[str, Answer] | None = None,
 ) -> tuple[RunState, list[tuple[Region, Scripted]]]:
     """While the merging server waits, every region looks once for something to do."""
     made = regional(folder, config, count, script or {})
-    regions = Regions(folder, count, wait=lambda: [region.step() for region, _ in made] and None)
+    regions = Regions(
+        folder, count, wait=lambda: [region.step() for region, _ in made] and None
+    )
     state = run(make_server(config), regions, None, RunWriter(folder).save)
     regions.end()
     return state, made
@@ -42,32 +67,44 @@ def assert_same(one: RunState, other: RunState) -> None:
     for label, arrays in one.weights.items():
         for name, array in arrays.items():
             assert np.array_equal(array, other.weights[label][name])
-    assert (one.accounts, one.prepared, one.awaiting_reply) == (other.accounts, other.prepared, other.awaiting_reply)
+    assert (one.accounts, one.prepared, one.awaiting_reply) == (
+        other.accounts,
+        other.prepared,
+        other.awaiting_reply,
+    )
     assert sorted(one.releases) == sorted(other.releases)
     for mine, theirs in zip(one.history, other.history, strict=True):
         ordered = sorted(theirs.failures, key=lambda failure: failure.client)
         failures = sorted(mine.failures, key=lambda failure: failure.client)
-        assert replace(mine, seconds={}, failures=failures) == replace(theirs, seconds={}, failures=ordered)
+        assert replace(mine, seconds={}, failures=failures) == replace(
+            theirs, seconds={}, failures=ordered
+        )
 
 
 VARIANTS = {
     "fedaux": CONFIG,
     "two prototypes": replace(CONFIG, prototypes=(MLP, WIDE)),
     "fedbe": replace(CONFIG, method="fedbe"),
-    "fedavgm": replace(CONFIG, method="fedavgm"),  # with a state of its own at the server
+    # with a state of its own at the server
+    "fedavgm": replace(CONFIG, method="fedavgm"),
     "some of them": replace(CONFIG, rounds=5, fraction=0.5),
 }
 
 
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_regions_end_in_the_bits_of_one_server(variant: str, count: int, tmp_path: Path) -> None:
+def test_regions_end_in_the_bits_of_one_server(
+    variant: str, count: int, tmp_path: Path
+) -> None:
     config = VARIANTS[variant]
     alone = run(make_server(config), Scripted(), None, lambda state: None)
     state, made = merged(tmp_path, config, count)
     assert_same(state, alone)
-    parts = [RegionSpec(number, count).clients(CLIENTS) for number in range(1, count + 1)]
-    for part, (_, federation) in zip(parts, made, strict=True):  # each asked its own clients, and no others
+    parts = [
+        RegionSpec(number, count).clients(CLIENTS) for number in range(1, count + 1)
+    ]
+    # each asked its own clients, and no others
+    for part, (_, federation) in zip(parts, made, strict=True):
         assert {order.client for order in federation.asked} <= set(part)
 
 
@@ -79,7 +116,9 @@ def test_failures_are_those_of_one_server(tmp_path: Path) -> None:
     assert {failure.client for failure in state.history[0].failures} == {"b", "d"}
 
 
-def test_a_region_waits_for_a_request_answers_once_and_ends_with_the_run(tmp_path: Path) -> None:
+def test_a_region_waits_for_a_request_answers_once_and_ends_with_the_run(
+    tmp_path: Path,
+) -> None:
     ((region, federation),) = regional(tmp_path, CONFIG, 1, {})
     assert region.step() is False  # nothing is asked yet
     _, made = merged(tmp_path)
@@ -97,7 +136,9 @@ class StoppedError(Exception):
     pass
 
 
-def stop_at(request: int, folder: Path, then: Callable[[], object]) -> Callable[[], None]:
+def stop_at(
+    request: int, folder: Path, then: Callable[[], object]
+) -> Callable[[], None]:
     def wait() -> None:
         if (folder / FOLDER / f"{request:06d}.json").exists():
             raise StoppedError
@@ -107,29 +148,46 @@ def stop_at(request: int, folder: Path, then: Callable[[], object]) -> Callable[
 
 
 def test_servers_that_are_stopped_go_on_to_the_same_bits(tmp_path: Path) -> None:
-    """The merging one while it waits for round 2, and one region for good: another process takes its place."""
+    """The merging one while it waits for round 2, and one region for good: another
+    process takes its place.
+    """
     alone = run(make_server(CONFIG), Scripted(), None, lambda state: None)
     made = regional(tmp_path, CONFIG, 2, {})
     wait = stop_at(3, tmp_path, lambda: [region.step() for region, _ in made])
     with pytest.raises(StoppedError):
-        run(make_server(CONFIG), Regions(tmp_path, 2, wait), None, RunWriter(tmp_path).save)
+        run(
+            make_server(CONFIG),
+            Regions(tmp_path, 2, wait),
+            None,
+            RunWriter(tmp_path).save,
+        )
     made[0][0].step()  # answers the request that nobody waits for any more
     made[1] = regional(tmp_path, CONFIG, 2, {})[1]
     saved = RunState.load(tmp_path)
     assert saved.round == 1
-    regions = Regions(tmp_path, 2, lambda: [region.step() for region, _ in made] and None)
-    assert_same(run(make_server(CONFIG), regions, saved, RunWriter(tmp_path, saved).save), alone)
+    regions = Regions(
+        tmp_path, 2, lambda: [region.step() for region, _ in made] and None
+    )
+    assert_same(
+        run(make_server(CONFIG), regions, saved, RunWriter(tmp_path, saved).save), alone
+    )
 
 
-def test_a_request_that_gives_way_to_a_newer_one_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A merging server that starts again takes the old one away, perhaps between the region's two looks."""
+def test_a_request_that_gives_way_to_a_newer_one_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merging server that starts again takes the old one away, perhaps between the
+    region's two looks.
+    """
     _, made = merged(tmp_path)
     monkeypatch.setattr(regions_module, "_newest", lambda folder: 1)
     assert made[0][0].step() is False
 
 
 @pytest.mark.parametrize("answered", [0, 1])
-def test_a_server_whose_place_was_taken_asks_nobody_and_answers_nothing(tmp_path: Path, answered: int) -> None:
+def test_a_server_whose_place_was_taken_asks_nobody_and_answers_nothing(
+    tmp_path: Path, answered: int
+) -> None:
     looks = 0
 
     def check() -> None:
@@ -141,7 +199,12 @@ def test_a_server_whose_place_was_taken_asks_nobody_and_answers_nothing(tmp_path
     federation = Scripted({})
     region = Region(make_server(CONFIG), federation, tmp_path, RegionSpec(1, 1), check)
     with pytest.raises(StoppedError):
-        run(make_server(CONFIG), Regions(tmp_path, 1, lambda: region.step() and None), None, RunWriter(tmp_path).save)
+        run(
+            make_server(CONFIG),
+            Regions(tmp_path, 1, lambda: region.step() and None),
+            None,
+            RunWriter(tmp_path).save,
+        )
     assert bool(federation.asked) == bool(answered)  # lost while it asked
     assert not RegionSpec(1, 1).answer(tmp_path, 1).is_file()
 

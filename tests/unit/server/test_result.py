@@ -10,7 +10,13 @@ from fedaux.config.distillation import DistillConfig
 from fedaux.config.sections import LocalConfig
 from fedaux.core.failures import Failure
 from fedaux.core.results import RoundResult
-from fedaux.server.result import FinishedRun, collapse_warning, first_remedy, last_evaluations, unknown_classes
+from fedaux.server.result import (
+    FinishedRun,
+    collapse_warning,
+    first_remedy,
+    last_evaluations,
+    unknown_classes,
+)
 from fedaux.server.run_state import RunState
 from helpers.runs import finished_state
 from helpers.tiny import CNN, MLP, TINY_CONFIG
@@ -27,12 +33,27 @@ def test_the_last_round_counts_and_not_the_best(result: FinishedRun) -> None:
 def test_figures_for_scripts_are_json(result: FinishedRun) -> None:
     failures = (Failure("b", "gone"), Failure("a", "gone"))
     history = tuple(replace(one, failures=failures) for one in result.state.history)
-    found = json.loads(json.dumps(FinishedRun(replace(result.state, history=history), Path("runs/x")).to_dict()))
-    assert (found["folder"], found["method"], found["seed"], found["rounds"]) == ("runs/x", "fedaux", 0, 2)
+    found = json.loads(
+        json.dumps(
+            FinishedRun(
+                replace(result.state, history=history), Path("runs/x")
+            ).to_dict()
+        )
+    )
+    assert (found["folder"], found["method"], found["seed"], found["rounds"]) == (
+        "runs/x",
+        "fedaux",
+        0,
+        2,
+    )
     assert (found["curve"], found["accuracy"]) == (result.curve, result.accuracy)
     assert found["prototypes"] == result.state.history[-1].accuracy
     assert found["failed"] == ["a", "b"]  # each once
-    assert found["privacy"] == {"epsilon": 0.1, "delta": 1e-5, "statement": result.statement}
+    assert found["privacy"] == {
+        "epsilon": 0.1,
+        "delta": 1e-5,
+        "statement": result.statement,
+    }
 
 
 def state(tables: list[list[list[int]]], **settings: object) -> RunState:
@@ -43,7 +64,10 @@ def state(tables: list[list[list[int]]], **settings: object) -> RunState:
 
 
 def digits(collapsed: bool) -> list[list[int]]:
-    return [[36 if column == (0 if collapsed else row) else 0 for column in range(10)] for row in range(10)]
+    return [
+        [36 if column == (0 if collapsed else row) else 0 for column in range(10)]
+        for row in range(10)
+    ]
 
 
 def test_one_answer_to_everything_is_a_warning_and_a_good_model_none() -> None:
@@ -70,21 +94,36 @@ def test_before_the_first_round_there_is_nothing_to_say() -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({}, "--set local.epochs=5; a client makes only 8 steps a round"),  # 240 records, batches of 32
-        ({"local": LocalConfig(epochs=20)}, "--set distill.steps=200 --set distill.lr=1e-3"),
-        ({"local": LocalConfig(epochs=20), "method": "fedavg"}, "--set method=fedavg+p"),
-        ({"local": LocalConfig(epochs=20), "distill": DistillConfig(lr=1e-3)}, "head_init=private-head"),
+        # 240 records, batches of 32
+        ({}, "--set local.epochs=5; a client makes only 8 steps a round"),
+        (
+            {"local": LocalConfig(epochs=20)},
+            "--set distill.steps=200 --set distill.lr=1e-3",
+        ),
+        (
+            {"local": LocalConfig(epochs=20), "method": "fedavg"},
+            "--set method=fedavg+p",
+        ),
+        (
+            {"local": LocalConfig(epochs=20), "distill": DistillConfig(lr=1e-3)},
+            "head_init=private-head",
+        ),
         ({"method": "ridge+p", "head_only": True}, "public data that look more like"),
     ],
 )
-def test_the_likeliest_cause_comes_first(settings: dict[str, object], says: str) -> None:
+def test_the_likeliest_cause_comes_first(
+    settings: dict[str, object], says: str
+) -> None:
     assert says in first_remedy(state([digits(True)], **settings))
 
 
 def test_classes_that_noise_hides_are_named_with_their_counts() -> None:
     done = state([digits(False), digits(False)])
     one, two = done.weights
-    last = replace(done.history[-1], unknown_classes={one: [(3, 12.4, 30.2)], two: [(0, -5.0, 1234.0)]})
+    last = replace(
+        done.history[-1],
+        unknown_classes={one: [(3, 12.4, 30.2)], two: [(0, -5.0, 1234.0)]},
+    )
     done = replace(done, history=(last,))
     result = FinishedRun(done, Path("runs/x"))
     assert result.unknown_classes == [

@@ -1,4 +1,6 @@
-"""What one round learns of how far honest clients move, the next ones hold against everybody."""
+"""What one round learns of how far honest clients move, the next ones hold against
+everybody.
+"""
 
 import json
 from dataclasses import replace
@@ -29,7 +31,11 @@ def bold(factor: float, since: int = 1) -> Answer:
 
     def answer(order: Order) -> Reply:
         reply = honest(order)
-        if not isinstance(order, TrainOrder) or not isinstance(reply, Update) or order.round < since:
+        if (
+            not isinstance(order, TrainOrder)
+            or not isinstance(reply, Update)
+            or order.round < since
+        ):
             return reply
         there = {
             name: (start + factor * (reply.weights[name] - start)).astype(start.dtype)
@@ -44,23 +50,35 @@ def bold(factor: float, since: int = 1) -> Answer:
 
 def after(answer: Answer, config: Config = AVERAGE, **script: Any) -> RunState:
     """After a run in which client b answers so."""
-    return run_rounds(make_server(config), Scripted({"b": answer}, **script), None, lambda state: None)
+    return run_rounds(
+        make_server(config), Scripted({"b": answer}, **script), None, lambda state: None
+    )
 
 
-def test_an_update_that_goes_much_further_than_others_did_is_refused_and_said_so() -> None:
+def test_an_update_that_goes_much_further_than_others_did_is_refused_and_said_so() -> (
+    None
+):
     first, second = after(bold(1.5 * NORM_LIMIT, since=2)).history
     assert first.failures == ()
     (failure,) = second.failures
     assert failure.client == "b"
     assert "its parameters move by" in failure.reason
-    assert f"{NORM_LIMIT * first.update_norms[MLP.label]['parameters']:.3g} the limit" in failure.reason
+    assert (
+        f"{NORM_LIMIT * first.update_norms[MLP.label]['parameters']:.3g} the limit"
+        in failure.reason
+    )
     assert len(second.client_metrics) == 3
 
 
-def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_client() -> None:
+def test_the_first_round_knows_no_limit_and_its_median_is_not_moved_by_one_client() -> (
+    None
+):
     moved, honestly = after(bold(3 * NORM_LIMIT)).history, after(bold(1.0)).history
     assert moved[0].failures == ()
-    norms = [history[0].update_norms[MLP.label]["parameters"] for history in (moved, honestly)]
+    norms = [
+        history[0].update_norms[MLP.label]["parameters"]
+        for history in (moved, honestly)
+    ]
     assert norms[0] < 1.5 * norms[1]
     assert [failure.client for failure in moved[1].failures] == ["b"]
 
@@ -69,7 +87,8 @@ def test_what_is_not_a_number_is_refused_before_it_is_measured() -> None:
     result = after(bold(float("nan"), since=2)).history[1]
     (failure,) = result.failures
     assert "its parameters are not finite" in failure.reason
-    assert (len(result.client_metrics), result.unprotected_models) == (3, 4)  # the server has seen all four models
+    # the server has seen all four models
+    assert (len(result.client_metrics), result.unprotected_models) == (3, 4)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4])
@@ -89,16 +108,29 @@ def test_the_loudest_teacher_is_told(share: float) -> None:
 
 
 def started(method: str = "fedaux", releases: str = "abcd") -> tuple[Round, RunState]:
-    """The first round of a scripted federation, in which some clients have made a release."""
+    """The first round of a scripted federation, in which some clients have made a
+    release.
+    """
     server = scripted.make_server(replace(scripted.CONFIG, method=method))
     state = initial_state(server)
     if server.method.scores:
-        state = state.with_releases({name: scripted.release(server.orders.prepare(state, name)) for name in releases})
-    return Round.start(server, server.restore(state), state, scripted.CLIENTS, Costs()), state
+        state = state.with_releases(
+            {
+                name: scripted.release(server.orders.prepare(state, name))
+                for name in releases
+            }
+        )
+    return Round.start(
+        server, server.restore(state), state, scripted.CLIENTS, Costs()
+    ), state
 
 
-@pytest.mark.parametrize(("teachers", "distils"), [("abcd", True), ("ab", True), ("a", False)])
-def test_a_few_teachers_do_not_pull_the_students_to_themselves(teachers: str, distils: bool) -> None:
+@pytest.mark.parametrize(
+    ("teachers", "distils"), [("abcd", True), ("ab", True), ("a", False)]
+)
+def test_a_few_teachers_do_not_pull_the_students_to_themselves(
+    teachers: str, distils: bool
+) -> None:
     current, state = started(releases=teachers)
     plain, _ = started("fedavg")
     for client in scripted.CLIENTS:
@@ -108,13 +140,21 @@ def test_a_few_teachers_do_not_pull_the_students_to_themselves(teachers: str, di
     assert (current.total.clients, current.total.teachers) == (4, len(teachers))
     after, average = current.finish(state), plain.finish(state)
     (result,), (label,) = after.history, state.weights
-    assert (result.distill_loss is not None) == (result.effective_teachers is not None) == distils
-    same = np.array_equal(after.weights[label]["parameters"], average.weights[label]["parameters"])
+    assert (
+        (result.distill_loss is not None)
+        == (result.effective_teachers is not None)
+        == distils
+    )
+    same = np.array_equal(
+        after.weights[label]["parameters"], average.weights[label]["parameters"]
+    )
     assert same != distils
 
 
 @pytest.mark.parametrize("spoil", [np.nan, np.inf, 1e30], ids=str)
-def test_an_update_that_makes_no_sense_changes_nothing_but_the_failures(spoil: float) -> None:
+def test_an_update_that_makes_no_sense_changes_nothing_but_the_failures(
+    spoil: float,
+) -> None:
     current, state = started()
     untouched, _ = started()
     for client in scripted.CLIENTS:
@@ -128,11 +168,16 @@ def test_an_update_that_makes_no_sense_changes_nothing_but_the_failures(spoil: f
     one, other = current.finish(state), untouched.finish(state)
     assert one.history[0].client_metrics == other.history[0].client_metrics
     for label, arrays in one.weights.items():
-        assert all(np.array_equal(array, other.weights[label][name]) for name, array in arrays.items())
+        assert all(
+            np.array_equal(array, other.weights[label][name])
+            for name, array in arrays.items()
+        )
 
 
 def test_reasons_that_clients_write_are_kept_short() -> None:
-    talkative = after(lambda order: Failure(order.client, "no " * 10**6), replace(AVERAGE, rounds=1))
+    talkative = after(
+        lambda order: Failure(order.client, "no " * 10**6), replace(AVERAGE, rounds=1)
+    )
     (failure,) = talkative.history[0].failures
     assert failure.client == "b"
     assert len(failure.reason) == 500
@@ -141,15 +186,34 @@ def test_reasons_that_clients_write_are_kept_short() -> None:
 def test_limits_come_from_the_largest_median_of_each_prototype() -> None:
     history = [
         RoundResult(1, {}, {}, update_norms={"a": {"parameters": 1.0, "buffers": 7.0}}),
-        RoundResult(2, {}, {}, update_norms={"a": {"parameters": 2.0, "buffers": 3.0}, "b": {"parameters": 0.0}}),
+        RoundResult(
+            2,
+            {},
+            {},
+            update_norms={
+                "a": {"parameters": 2.0, "buffers": 3.0},
+                "b": {"parameters": 0.0},
+            },
+        ),
     ]
-    assert norm_limits(history) == {"a": {"parameters": 2 * NORM_LIMIT, "buffers": 7 * NORM_LIMIT}, "b": {}}
+    assert norm_limits(history) == {
+        "a": {"parameters": 2 * NORM_LIMIT, "buffers": 7 * NORM_LIMIT},
+        "b": {},
+    }
     assert norm_limits([]) == {}
 
 
 def test_update_norm_is_the_distance_by_the_root_of_the_steps() -> None:
-    sent = {"parameters": np.zeros(2, np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([3])}
-    got = {"parameters": np.array([3, 4], np.float32), "buffers": np.ones(1, np.float32), "counters": np.array([99])}
+    sent = {
+        "parameters": np.zeros(2, np.float32),
+        "buffers": np.ones(1, np.float32),
+        "counters": np.array([3]),
+    }
+    got = {
+        "parameters": np.array([3, 4], np.float32),
+        "buffers": np.ones(1, np.float32),
+        "counters": np.array([99]),
+    }
     assert update_norm(sent, got, 4) == {"parameters": 2.5, "buffers": 0.0}
 
 
@@ -157,7 +221,9 @@ ACCOUNT = Account(0.5, 1e-5, "replace-one", "record", 1)
 
 
 def added(server_clients: str) -> Round:
-    """A round to which these clients' updates were added; the last one's training was private."""
+    """A round to which these clients' updates were added; the last one's training was
+    private.
+    """
     server = make_server()
     state = initial_state(server)
     current = Round.start(server, None, state, CLIENTS, Costs())
@@ -167,7 +233,11 @@ def added(server_clients: str) -> Round:
         assert isinstance(order, TrainOrder)
         assert isinstance(reply, Update)
         private = client == server_clients[-1]
-        current.add(reply if not private else Update(**{**vars(reply), "noise": 1.5, "rate": 0.5, "steps": 3}))
+        current.add(
+            reply
+            if not private
+            else Update(**{**vars(reply), "noise": 1.5, "rate": 0.5, "steps": 3})
+        )
     return current
 
 
@@ -178,14 +248,23 @@ def test_two_subtotals_are_the_round_of_all() -> None:
         current.failures.append(Failure(part, "gone"))
         told = current.subtotal(dict.fromkeys(part, ACCOUNT))
         facts = json.loads(json.dumps(told.facts))
-        assert merged.merge(Subtotal(facts, told.contribution)) == dict.fromkeys(part, ACCOUNT)
+        assert merged.merge(Subtotal(facts, told.contribution)) == dict.fromkeys(
+            part, ACCOUNT
+        )
     assert merged.client_metrics == whole.client_metrics
     assert merged.norms == whole.norms
     assert merged.costs.received == whole.costs.received > 0
     assert (merged.unprotected, sorted(merged.private_training)) == (2, ["b", "d"])
     assert (whole.unprotected, sorted(whole.private_training)) == (3, ["d"])
     assert [failure.client for failure in merged.failures] == ["ab", "cd"]
-    assert (merged.total.clients, merged.total.teachers) == (whole.total.clients, whole.total.teachers) == (4, 4)
+    assert (
+        (merged.total.clients, merged.total.teachers)
+        == (whole.total.clients, whole.total.teachers)
+        == (4, 4)
+    )
     (mine, _), (theirs, _) = merged.total.finish(), whole.total.finish()
     assert mine[MLP.label].keys() == theirs[MLP.label].keys()
-    assert all(np.array_equal(array, theirs[MLP.label][name]) for name, array in mine[MLP.label].items())
+    assert all(
+        np.array_equal(array, theirs[MLP.label][name])
+        for name, array in mine[MLP.label].items()
+    )

@@ -1,4 +1,6 @@
-"""One writer at a time; who is dead holds nothing, and who was taken for dead writes no more."""
+"""One writer at a time; who is dead holds nothing, and who was taken for dead writes no
+more.
+"""
 
 import json
 import os
@@ -14,7 +16,10 @@ from fedaux.server.run_state import StateError
 
 def test_a_second_writer_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
     with RunLock(tmp_path / "run"):
-        with pytest.raises(LockedError, match=rf"belongs to a run that goes on: process {os.getpid()} on .*, since 20"):
+        with pytest.raises(
+            LockedError,
+            match=rf"belongs to a run that goes on: process {os.getpid()} on .*, since 20",
+        ):
             RunLock(tmp_path / "run").__enter__()
         RunLock(tmp_path / "other").__enter__()
     with RunLock(tmp_path / "run") as lock:
@@ -41,11 +46,15 @@ def test_the_file_of_a_process_that_was_killed_holds_nobody_up(tmp_path: Path) -
 
 def from_elsewhere(folder: Path) -> Path:
     """The lock of a machine whose file locks are not seen here."""
-    (folder / FILE).write_text(json.dumps({"host": "elsewhere", "pid": 7, "since": "today"}))
+    (folder / FILE).write_text(
+        json.dumps({"host": "elsewhere", "pid": 7, "since": "today"})
+    )
     return folder / FILE
 
 
-def test_a_writer_on_another_machine_counts_while_it_shows_signs_of_life(tmp_path: Path) -> None:
+def test_a_writer_on_another_machine_counts_while_it_shows_signs_of_life(
+    tmp_path: Path,
+) -> None:
     path, end = from_elsewhere(tmp_path), threading.Event()
 
     def beat() -> None:
@@ -78,7 +87,9 @@ def test_a_writer_that_lost_its_lock_writes_no_more(tmp_path: Path) -> None:
     with RunLock(tmp_path) as lock:
         (tmp_path / FILE).unlink()
         from_elsewhere(tmp_path)
-        with pytest.raises(LockedError, match="taken over by another process: process 7 on elsewhere"):
+        with pytest.raises(
+            LockedError, match="taken over by another process: process 7 on elsewhere"
+        ):
             lock.check()
     assert (tmp_path / FILE).exists()  # it is the other's
 

@@ -20,12 +20,16 @@ from helpers.scripted import CONFIG, MLP, WIDE, make_server
 def test_restoring_knows_the_extractors_of_the_state() -> None:
     first, second = make_server(), make_server()
     state = initial_state(first)
-    moved = {name: array + array.dtype.type(1) for name, array in state.extractors[MLP.label].items()}
+    moved = {
+        name: array + array.dtype.type(1)
+        for name, array in state.extractors[MLP.label].items()
+    }
     other = replace(state, extractors={MLP.label: moved})
     one, two = second.restore(state), second.restore(other)
     assert one is not None
     assert two is not None
-    assert not np.allclose(one.embedded[MLP.label], two.embedded[MLP.label])  # not what an earlier state had
+    # not what an earlier state had
+    assert not np.allclose(one.embedded[MLP.label], two.embedded[MLP.label])
     h0 = second.public.h0[MLP.label]
     second.restore(other)
     assert second.public.h0[MLP.label] is h0  # features are computed once
@@ -37,9 +41,16 @@ def test_who_scores_nobody_needs_no_embedding() -> None:
 
 
 def test_a_run_has_the_data_and_networks_of_its_config(tmp_path: Path) -> None:
-    config = Config(prototypes=(MLP,), data=DataConfig(clients=3), aux=AuxConfig(limit=50, negatives=0.4))
+    config = Config(
+        prototypes=(MLP,),
+        data=DataConfig(clients=3),
+        aux=AuxConfig(limit=50, negatives=0.4),
+    )
     server = make_run_server(config, cache=tmp_path)
-    assert (list(server.clients), server.classes) == (["client-000", "client-001", "client-002"], 10)
+    assert (list(server.clients), server.classes) == (
+        ["client-000", "client-001", "client-002"],
+        10,
+    )
     assert (len(server.public.split.negatives), len(server.public.distill)) == (20, 30)
     assert server.method.label == "FedAUX"
     assert server.cache == tmp_path
@@ -47,13 +58,19 @@ def test_a_run_has_the_data_and_networks_of_its_config(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("privacy", "expected"),
-    [({}, None), ({"expected_records": 77}, 77), ({"adjacency": "add-remove", "declared_records": 9}, 3 * 9)],
+    [
+        ({}, None),
+        ({"expected_records": 77}, 77),
+        ({"adjacency": "add-remove", "declared_records": 9}, 3 * 9),
+    ],
 )
 def test_what_is_chosen_is_chosen_for_the_records_that_are_simulated_or_declared(
     privacy: dict[str, Any], expected: int | None, tmp_path: Path
 ) -> None:
     data, moments = DataConfig(clients=3), PrivacyConfig("class-moments", **privacy)
-    config = Config(method="private-head", prototypes=(MLP,), data=data, privacy=moments)
+    config = Config(
+        method="private-head", prototypes=(MLP,), data=data, privacy=moments
+    )
     scorer = make_run_server(config, cache=tmp_path).scorer
     assert isinstance(scorer, ClassMomentsScorer)
     assert scorer.facts.records == (expected or len(open_data(config).private))

@@ -1,4 +1,6 @@
-"""Costs of rounds: preparation from the first, everything else from the last one, means over runs."""
+"""Costs of rounds: preparation from the first, everything else from the last one, means
+over runs.
+"""
 
 import pytest
 
@@ -7,9 +9,18 @@ from fedaux.sweeps.costs import round_costs
 
 
 def history(factor: int) -> list[RoundResult]:
-    first = {"bytes_sent": 3_000_000 * factor, "seconds": {"prepare": 25.0 * factor, "train": 50.0}}
-    later = {"bytes_sent": 1_000_000 * factor, "seconds": {"train": 2.0 * factor, "teach": 1.0}}
-    return [RoundResult(number, {"a": 0.5}, {}, **facts) for number, facts in enumerate((first, later), 1)]
+    first = {
+        "bytes_sent": 3_000_000 * factor,
+        "seconds": {"prepare": 25.0 * factor, "train": 50.0},
+    }
+    later = {
+        "bytes_sent": 1_000_000 * factor,
+        "seconds": {"train": 2.0 * factor, "teach": 1.0},
+    }
+    return [
+        RoundResult(number, {"a": 0.5}, {}, **facts)
+        for number, facts in enumerate((first, later), 1)
+    ]
 
 
 def test_means_over_runs() -> None:

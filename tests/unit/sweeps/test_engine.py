@@ -1,4 +1,6 @@
-"""What the folder of a sweep holds is read, and written as files that agree; tasks end with errors of their own."""
+"""What the folder of a sweep holds is read, and written as files that agree; tasks end
+with errors of their own.
+"""
 
 import csv
 import json
@@ -12,7 +14,14 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
 from fedaux.core.progress import Notice, OnProgress, ProgressEvent, SweepProgress
 from fedaux.server.run_state import RunWriter
-from fedaux.sweeps.engine import FailedRun, SweepError, SweepResult, read_sweep, run_sweep, write_results
+from fedaux.sweeps.engine import (
+    FailedRun,
+    SweepError,
+    SweepResult,
+    read_sweep,
+    run_sweep,
+    write_results,
+)
 from fedaux.sweeps.grid import MethodSettings, Sweep
 from fedaux.sweeps.workers import Task, TaskError, run_tasks
 from helpers.runs import finished_run
@@ -25,27 +34,42 @@ def test_arms_without_a_finished_run_are_left_out(tmp_path: Path) -> None:
     assert read_sweep(TWO, tmp_path).arms == ()
     first, *_, last = TWO.runs(tmp_path)
     result = finished_run(first.folder, first.config)
-    RunWriter(last.folder).save(replace(finished_run(last.folder, last.config).state, round=1))  # one of two rounds
+    # one of two rounds
+    RunWriter(last.folder).save(
+        replace(finished_run(last.folder, last.config).state, round=1)
+    )
     (arm,) = read_sweep(TWO, tmp_path).arms
     assert (arm.label, arm.seeds, arm.folders) == ("FedAVG", (0,), (first.folder,))
     assert arm.curves.tolist() == [result.curve]
 
 
-def test_what_is_finished_is_not_run_again_and_only_methods_that_release_have_a_statement(tmp_path: Path) -> None:
+def test_what_is_finished_is_not_run_again_and_only_methods_that_release_have_a_statement(
+    tmp_path: Path,
+) -> None:
     results = [finished_run(run.folder, run.config) for run in TWO.runs(tmp_path)]
     events: list[ProgressEvent] = []
     found = run_sweep(TWO, tmp_path, on_progress=events.append)
     assert events == [SweepProgress(4, 4)]
     assert [arm.seeds for arm in found.arms] == [(0, 1), (0, 1)]
     assert found.failures == ()
-    assert [(arm.label, arm.privacy) for arm in found.arms] == [("FedAVG", ""), ("FedAUX", results[2].statement)]
-    assert found.accuracy["FedAUX"] == pytest.approx((results[2].accuracy + results[3].accuracy) / 2)
+    assert [(arm.label, arm.privacy) for arm in found.arms] == [
+        ("FedAVG", ""),
+        ("FedAUX", results[2].statement),
+    ]
+    assert found.accuracy["FedAUX"] == pytest.approx(
+        (results[2].accuracy + results[3].accuracy) / 2
+    )
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
     folder = tmp_path_factory.mktemp("sweep")
-    sweep = Sweep.of(TINY_CONFIG, {"method": ["fedavg", "feddf"], "data.alpha": [0.1, 10.0]}, seeds=2, title="Tiny")
+    sweep = Sweep.of(
+        TINY_CONFIG,
+        {"method": ["fedavg", "feddf"], "data.alpha": [0.1, 10.0]},
+        seeds=2,
+        title="Tiny",
+    )
     for run in sweep.runs(folder):
         finished_run(run.folder, run.config)
     return read_sweep(sweep, folder)
@@ -53,56 +77,80 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
 
 def failed(result: SweepResult, count: int) -> SweepResult:
     runs = result.sweep.runs(result.folder)[:count]
-    errors = [TaskError(Exit.DATA if i == 0 else Exit.BUG, f"reason {i}.") for i in range(count)]
+    errors = [
+        TaskError(Exit.DATA if i == 0 else Exit.BUG, f"reason {i}.")
+        for i in range(count)
+    ]
     return replace(result, failures=tuple(map(FailedRun, runs, errors)))
 
 
 def test_words_and_files_say_which_settings_the_methods_had(tmp_path: Path) -> None:
-    validated = Config.from_dict(TINY_CONFIG.to_dict(), ["data.validation_fraction=0.5"])
+    validated = Config.from_dict(
+        TINY_CONFIG.to_dict(), ["data.validation_fraction=0.5"]
+    )
     chosen = MethodSettings("tuned by hand", {"fedavg": {"local.lr": 0.001}})
     sweep = Sweep.of(validated, {"method": ["fedavg", "feddf"]}, 1, chosen)
     for run in sweep.runs(tmp_path):
         finished_run(run.folder, run.config)
-    assert write_results(read_sweep(sweep, tmp_path)).caption.startswith("Validation accuracy in %")
+    assert write_results(read_sweep(sweep, tmp_path)).caption.startswith(
+        "Validation accuracy in %"
+    )
     for name in ("table.md", "table.tex", "report.html", "sweep.json"):
         assert "tuned by hand" in (tmp_path / name).read_text(), name
     for name in ("table.md", "table.tex"):
         assert "0.001" in (tmp_path / name).read_text(), name
     assert "tested on validation records" in (tmp_path / "report.html").read_text()
-    assert json.loads((tmp_path / "sweep.json").read_text())["chosen"] == {"FedAVG": "local.lr = 0.001"}
+    assert json.loads((tmp_path / "sweep.json").read_text())["chosen"] == {
+        "FedAVG": "local.lr = 0.001"
+    }
 
 
 def test_arms_with_the_same_statement_have_it_once(result: SweepResult) -> None:
     assert result.privacy == ""
-    alike = replace(result, arms=tuple(replace(arm, privacy="ε = 1") for arm in result.arms))
+    alike = replace(
+        result, arms=tuple(replace(arm, privacy="ε = 1") for arm in result.arms)
+    )
     assert alike.privacy == "ε = 1"
     first, *others = alike.arms
-    one, other = replace(alike, arms=(replace(first, privacy="ε = 2"), *others)).privacy.split("\n\n")
+    one, other = replace(
+        alike, arms=(replace(first, privacy="ε = 2"), *others)
+    ).privacy.split("\n\n")
     assert one == "FedAVG, α = 0.1: ε = 2"
     assert other == "FedAVG, α = 10; FedDF, α = 0.1; FedDF, α = 10: ε = 1"
 
 
-def test_failures_end_with_the_code_of_the_first_and_the_way_on(result: SweepResult, tmp_path: Path) -> None:
+def test_failures_end_with_the_code_of_the_first_and_the_way_on(
+    result: SweepResult, tmp_path: Path
+) -> None:
     result.raise_failures()  # there are none
-    with pytest.raises(SweepError, match=r"2 of 8 runs failed\. FedAVG, α = 0\.1, seed 0: reason 0\. ") as caught:
+    with pytest.raises(
+        SweepError, match=r"2 of 8 runs failed\. FedAVG, α = 0\.1, seed 0: reason 0\. "
+    ) as caught:
         failed(result, 2).raise_failures()
     assert caught.value.code is Exit.DATA
     assert "the same command continues with what is missing" in str(caught.value)
-    with pytest.raises(SweepError, match=r"5 of 8 runs failed \(the first 3 of 5\)") as caught:
+    with pytest.raises(
+        SweepError, match=r"5 of 8 runs failed \(the first 3 of 5\)"
+    ) as caught:
         failed(result, 5).raise_failures()
     assert "reason 3" not in str(caught.value)
-    with pytest.raises(SweepError, match="1 of 8 runs failed"):  # where every run failed nothing is written
+    # where every run failed nothing is written
+    with pytest.raises(SweepError, match="1 of 8 runs failed"):
         write_results(replace(failed(result, 1), arms=(), folder=tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_files_have_the_same_figures_below_what_all_arms_have_in_common(result: SweepResult) -> None:
+def test_all_files_have_the_same_figures_below_what_all_arms_have_in_common(
+    result: SweepResult,
+) -> None:
     written = write_results(failed(result, 1))
     folder = written.folder
     assert written.report == folder / "report.html"
     saved = json.loads((folder / "sweep.json").read_text())
     assert [arm["label"] for arm in saved["arms"]] == list(result.accuracy)
-    assert saved["failures"] == [{"label": "FedAVG, α = 0.1, seed 0", "code": 4, "error": "reason 0."}]
+    assert saved["failures"] == [
+        {"label": "FedAVG, α = 0.1, seed 0", "code": 4, "error": "reason 0."}
+    ]
     rows = list(csv.DictReader((folder / "runs.csv").read_text().splitlines()))
     assert len(rows) == 4 * 2 * 2  # arms, seeds, rounds
     text = (folder / "table.md").read_text()
@@ -126,11 +174,20 @@ def bug(on_progress: OnProgress) -> None:
     raise AssertionError
 
 
-def test_one_job_runs_tasks_in_order_and_a_task_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
-    calls = (partial(say, "first"), partial(read, str(tmp_path / "gone")), bug, partial(say, "last"))
+def test_one_job_runs_tasks_in_order_and_a_task_that_fails_does_not_end_the_others(
+    tmp_path: Path,
+) -> None:
+    calls = (
+        partial(say, "first"),
+        partial(read, str(tmp_path / "gone")),
+        bug,
+        partial(say, "last"),
+    )
     tasks = [Task(name, call) for name, call in zip("abcd", calls, strict=True)]
     events: list[tuple[str, ProgressEvent]] = []
-    ended = list(run_tasks(tasks, 1, 1, lambda task, event: events.append((task.name, event))))
+    ended = list(
+        run_tasks(tasks, 1, 1, lambda task, event: events.append((task.name, event)))
+    )
     assert [task for task, _ in ended] == tasks
     assert events == [("a", Notice("first")), ("d", Notice("last"))]
     fine, missing, unforeseen, also_fine = (error for _, error in ended)
@@ -138,5 +195,6 @@ def test_one_job_runs_tasks_in_order_and_a_task_that_fails_does_not_end_the_othe
     assert missing is not None
     assert (missing.code, "gone" in missing.text) == (Exit.DATA, True)
     assert unforeseen is not None
-    assert (unforeseen.code, unforeseen.text) == (Exit.BUG, "AssertionError")  # an error without words has its name
+    # an error without words has its name
+    assert (unforeseen.code, unforeseen.text) == (Exit.BUG, "AssertionError")
     assert "in bug" in unforeseen.details

@@ -1,4 +1,6 @@
-"""The measure of leakage: its parts against loops, and that it finds a score that knows records."""
+"""The measure of leakage: its parts against loops, and that it finds a score that knows
+records.
+"""
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ def test_similarities_are_cosines() -> None:
     found = similarities(rows, others)
     for i, row in enumerate(rows):
         for j, other in enumerate(others):
-            assert found[i, j] == pytest.approx(row @ other / np.sqrt((row @ row) * (other @ other)))
+            assert found[i, j] == pytest.approx(
+                row @ other / np.sqrt((row @ row) * (other @ other))
+            )
 
 
 def test_as_many_of_each_class_from_both() -> None:
@@ -26,7 +30,9 @@ def test_a_score_that_knows_the_records_is_found() -> None:
     rng = np.random.default_rng(0)
     records, held_out = rng.normal(size=(200, 8)), rng.normal(size=(200, 8))
     knowing = records[:5] + rng.normal(0, 0.1, (5, 8))  # public images next to records
-    near, far = (similarities(knowing, one).max(axis=1).mean() for one in (records, held_out))
+    near, far = (
+        similarities(knowing, one).max(axis=1).mean() for one in (records, held_out)
+    )
     assert near > far + 0.1
     row = _row("scores", [[Leak(near, far, far), Leak(near, far, far)]])
     assert row[3].startswith("+")

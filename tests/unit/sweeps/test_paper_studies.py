@@ -1,4 +1,6 @@
-"""The table of studies: every study makes a valid sweep at every scale, and says what it lacks."""
+"""The table of studies: every study makes a valid sweep at every scale, and says what
+it lacks.
+"""
 
 from pathlib import Path
 
@@ -14,7 +16,9 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "studies.md"
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", SWEEPS)
-def test_a_study_is_a_valid_sweep(name: str, scale: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_is_a_valid_sweep(
+    name: str, scale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FEDAUX_DATA", "/data")
     sweep = STUDIES[name].sweep(scale)
     assert len({arm.config.hash for arm in sweep.arms}) == len(sweep.arms) >= 2
@@ -39,7 +43,11 @@ def test_every_study_is_on_the_page_and_asks_a_question() -> None:
 
 def test_settings_of_the_command_win() -> None:
     sweep = STUDIES["linear"].sweep("smoke", ["data.alpha=0.5", "sweep.seeds=2"])
-    assert (sweep.seeds, list(sweep.axes), sweep.base.data.alpha) == (2, ["method"], 0.5)
+    assert (sweep.seeds, list(sweep.axes), sweep.base.data.alpha) == (
+        2,
+        ["method"],
+        0.5,
+    )
 
 
 def test_a_scale_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

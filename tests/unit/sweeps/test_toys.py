@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from fedaux.sweeps.toys import distance, gaussians, iris, mean_answer, normalised, quadratic
+from fedaux.sweeps.toys import (
+    distance,
+    gaussians,
+    iris,
+    mean_answer,
+    normalised,
+    quadratic,
+)
 
 
 def test_arithmetic_against_loops() -> None:
@@ -11,7 +18,10 @@ def test_arithmetic_against_loops() -> None:
     answers, weights = rng.random((3, 4, 2)), rng.random((3, 4))
     for row in range(4):
         total = sum(weights[i, row] for i in range(3))
-        naive = [sum(weights[i, row] * answers[i, row, c] for i in range(3)) / total for c in range(2)]
+        naive = [
+            sum(weights[i, row] * answers[i, row, c] for i in range(3)) / total
+            for c in range(2)
+        ]
         assert mean_answer(answers, weights)[row] == pytest.approx(naive)
         assert normalised(weights)[:, row].sum() == pytest.approx(1)
     assert quadratic(np.array([[2.0, 3.0]])).tolist() == [[2, 3, 4, 6, 9]]

@@ -14,7 +14,13 @@ class Network(nn.Module):
     def __init__(self, inputs, width):
         super().__init__()
         self.width = width  # how many features come out
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(inputs, 64), nn.ReLU(), nn.Linear(64, width), nn.ReLU())
+        self.layers = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(inputs, 64),
+            nn.ReLU(),
+            nn.Linear(64, width),
+            nn.ReLU(),
+        )
 
     def forward(self, x):
         return self.layers(x)
@@ -28,4 +34,7 @@ def network(shape, width=32):
 def data():
     """Records with labels 0, 1, …. Images are uint8 (N, H, W, C), tables float32 (N, columns), texts lists of str."""
     x, y = load_digits(return_X_y=True)
-    return Corpus(train=Records((x / 16).astype(np.float32), y.astype(np.int64)), classes=tuple("0123456789"))
+    return Corpus(
+        train=Records((x / 16).astype(np.float32), y.astype(np.int64)),
+        classes=tuple("0123456789"),
+    )
