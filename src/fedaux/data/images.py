@@ -554,69 +554,6 @@ def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
     )
 
 
-def svhn(path: Path, part: str = "train") -> Corpus:
-    """SVHN, format 2 (Netzer et al. 2011): `part` "train" or "extra"; the label 10
-    means the digit 0.
-    """
-    from scipy.io import loadmat
-
-    def read(file: Path) -> Iterator[Block]:
-        content = loadmat(file)
-        yield (
-            content["X"].transpose(3, 0, 1, 2),
-            content["y"].reshape(-1).astype(np.int64) % 10,
-        )
-
-    files = [
-        require_file(path / f"{name}_32x32.mat", "SVHN, format 2 (cropped digits)")
-        for name in (part, "test")
-    ]
-    return convert(
-        "svhn", read, files[:1], files[1:], [str(digit) for digit in range(10)]
-    )
-
-
-def imagenet32(
-    path: Path,
-    wnids: Sequence[str] = (),
-    classes: Sequence[int] = (),
-    names: str = "map_clsloc.txt",
-) -> Corpus:
-    """Downsampled ImageNet of any size: the pickles train_data_batch_* and val_data
-    (Chrabaszcz et al. 2017).
-
-    `classes` (1..1000, as in the files) or `wnids` (WordNet ids) select a subset,
-    labelled from 0 in that order. Lines of the file `names` read `n02119789 1 kit_fox`.
-    """
-    train = sorted(
-        path.glob("train_data_batch_*"),
-        key=lambda file: int(file.name.rpartition("_")[2]),
-    )
-    train = train or [
-        require_file(
-            path / "train_data_batch_1", "downsampled ImageNet, python version"
-        )
-    ]
-    lines = [line.split() for line in _lines(path / names)]
-    if wnids:
-        require_file(path / names, "the list of WordNet ids, class numbers and names")
-        classes = _select({line[0]: int(line[1]) for line in lines}, wnids)
-    selected = list(classes) or list(range(1, 1001))
-    position = np.full(1001, -1)
-    position[selected] = np.arange(len(selected))
-
-    def read(file: Path) -> Iterator[Block]:
-        batch = load_pickle(file)
-        labels = position[np.array(batch["labels"])]
-        yield _to_images(batch["data"])[labels >= 0], labels[labels >= 0]
-
-    titles = {int(line[1]): line[2] for line in lines}
-    class_names = [titles.get(number, str(number)) for number in selected]
-    return convert(
-        "imagenet32", read, train, list(path.glob("val_data")), class_names, selected
-    )
-
-
 def tinyimagenet(
     path: Path, wnids: Sequence[str] = (), size: int | None = None
 ) -> Corpus:

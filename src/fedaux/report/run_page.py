@@ -38,15 +38,7 @@ from fedaux.server.server import make_server
 FILE = "report.html"
 SHOWN, EACH = 12, 10  # clients, and top examples of each
 # sources
-PUBLISHED = (
-    "digits",
-    "cifar10",
-    "cifar100",
-    "stl10",
-    "svhn",
-    "tinyimagenet",
-    "imagenet32",
-)
+PUBLISHED = ("digits", "cifar10", "cifar100", "stl10", "tinyimagenet")
 _PHASES = {
     "prepare": "preparation of the server",
     "score": "releases of clients",

@@ -236,7 +236,7 @@ STUDIES: dict[str, Study] = {
             {"method": ["feddf", "feddf+p", "fedaux"], "data.alpha": [0.01, 100.0]},
             {
                 "data.clients": 40
-            },  # repeated with --set aux.source=cifar100, svhn and imagenet32's groups (aux.options.wnids)
+            },  # repeated with --set aux.source=cifar100, and with sources of one's own
         ),
     ),
     "one-shot": Study(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.io import savemat
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
@@ -577,73 +575,6 @@ def test_stl10_reduced_is_the_mean_of_each_3x3(stl, tmp_path):
     assert corpus.train.labels.tolist() == [0, 9, 1, 2]
     assert corpus.test.labels.tolist() == [9, 0]
     assert open_source("stl10", tmp_path, part="unlabeled", size=32).train.y is None
-
-
-def test_svhn(tmp_path):
-    x = pictures(7)
-    for name, rows, labels in (
-        ("train", slice(0, 4), [10, 1, 9, 10]),
-        ("test", slice(4, 7), [2, 10, 3]),
-    ):
-        savemat(
-            tmp_path / f"{name}_32x32.mat",
-            {"X": x[rows].transpose(1, 2, 3, 0), "y": np.array(labels)[:, None]},
-        )
-    corpus = open_source("svhn", tmp_path)
-    check(corpus.train, x[:4], [0, 1, 9, 0])
-    check(corpus.test, x[4:], [2, 0, 3])
-    assert corpus.classes == tuple("0123456789")
-
-
-@pytest.fixture
-def downsampled(tmp_path):
-    x, y = pictures(9, 16), np.array([1, 1000, 3, 3, 2, 1, 1000, 1000, 3])
-    files = {
-        "train_data_batch_1": slice(0, 2),
-        "train_data_batch_2": slice(2, 4),
-        "train_data_batch_10": slice(4, 7),
-    }
-    for name, rows in (files | {"val_data": slice(7, 9)}).items():
-        content = {
-            "data": planes(x[rows]),
-            "labels": y[rows].tolist(),
-            "mean": np.zeros(768),
-        }
-        (tmp_path / name).write_bytes(pickle.dumps(content, protocol=4))
-    (tmp_path / "map_clsloc.txt").write_text(
-        "n02119789 1 kit_fox\nn02100735 2 setter\nn02110185 3 husky\nn15075141 1000 "
-        "tissue\n"
-    )
-    return x, y
-
-
-def test_imagenet32_whole_in_the_order_of_the_batches(downsampled, tmp_path):
-    x, y = downsampled
-    corpus = open_source("imagenet32", tmp_path)
-    check(corpus.train, x[:7], y[:7] - 1)
-    check(corpus.test, x[7:], y[7:] - 1)
-    assert len(corpus.classes) == 1000
-    assert corpus.classes[:4] == ("kit_fox", "setter", "husky", "4")
-
-
-@pytest.mark.parametrize(
-    "choice", [{"classes": (3, 1000)}, {"wnids": ["n02110185", "n15075141"]}]
-)
-def test_imagenet32_subset(downsampled, tmp_path, choice):
-    x, _ = downsampled
-    corpus = open_source("imagenet32", tmp_path, **choice)
-    check(corpus.train, x[[1, 2, 3, 6]], [1, 0, 0, 1])
-    check(corpus.test, x[[7, 8]], [1, 0])
-    assert corpus.classes == ("husky", "tissue")
-
-
-@pytest.mark.usefixtures("downsampled")
-def test_imagenet32_errors(tmp_path):
-    with pytest.raises(ValueError, match="no WordNet id n0 here; there are n02119789"):
-        open_source("imagenet32", tmp_path, wnids=["n0"])
-    (tmp_path / "map_clsloc.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"map_clsloc\.txt is missing"):
-        open_source("imagenet32", tmp_path, wnids=["n02110185"])
 
 
 @pytest.fixture
