@@ -120,11 +120,9 @@ def bookkeeping(rounds: int, known: int, folder: Path) -> float:
         releases=releases,
         method_state={"cnn": {}},
     )
-    state = replace(
-        state.with_accounts(clients, dict.fromkeys(clients, ACCOUNT)),
-        prepared=frozenset(clients),
-    )
-    state = replace(state, last_round=dict.fromkeys(clients, 1), selected=tuple(asked))
+    state = state.with_accounts(clients, dict.fromkeys(clients, ACCOUNT))
+    state = state.with_clients(clients, prepared=True, last_round=1)
+    state = replace(state, selected=tuple(asked))
     RunWriter(folder).save(RunState(DEMO, 0, weights))
     # as if all of it had been saved
     writer, lines, times = RunWriter(folder, state), JsonLines(), list[float]()

@@ -77,7 +77,7 @@ class Ours:
         ours = cls(server, federation, state)
         # every client computes its features
         assert len(ours.train()) == config.data.clients
-        return replace(ours, state=replace(state, prepared=frozenset(server.clients)))
+        return replace(ours, state=state.with_clients(server.clients, prepared=True))
 
     def orders(self) -> list[TrainOrder]:
         return [

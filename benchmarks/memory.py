@@ -24,7 +24,7 @@ from fedaux.config.sections import AuxConfig, FederationConfig
 from fedaux.data.federated import client_names
 from fedaux.data.records import Records
 from fedaux.runs.runner import run_in_folder
-from fedaux.server.run_state import FILE, RunState
+from fedaux.server.run_state import STATE_FILE, RunState
 from fedaux.server.server import Server
 
 SIZES = {"asked": (10, 100, 1000), "registered": (10**2, 10**4, 10**6)}
@@ -41,7 +41,7 @@ def asked(clients: int, folder: Path) -> int:
     config = replace(config, pretrain=replace(DEMO.pretrain, epochs=0))
     state = run(config, folder, cache=folder / "cache").state
     assert [len(result.client_metrics) for result in state.history] == [clients] * 2
-    return (folder / FILE).stat().st_size
+    return (folder / STATE_FILE).stat().st_size
 
 
 def scripted_server(clients: int, rounds: int, folder: Path) -> Server:
@@ -72,7 +72,7 @@ def registered(clients: int, folder: Path) -> int:
         folder, scripted_server(clients, 3, folder), Scripted(), None
     ).state
     assert [len(result.client_metrics) for result in state.history] == [100] * 3
-    return (folder / FILE).stat().st_size
+    return (folder / STATE_FILE).stat().st_size
 
 
 def probe(kind: str, clients: int) -> tuple[float, int]:

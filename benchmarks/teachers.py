@@ -133,7 +133,7 @@ def measure(
     server = Server.of(settings(model, run_on), rows, test, classes, names, cache)
     state = initial_state(server)
     embedding = server.restore(state)
-    state = replace(with_releases(server, state), prepared=frozenset(names))
+    state = with_releases(server, state).with_clients(names, prepared=True)
     with costs.phase("server"):
         current = Round.start(server, embedding, state, names, Costs())
     for name in names:

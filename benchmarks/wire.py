@@ -60,7 +60,7 @@ def sizes(linear: bool, precision: str) -> dict[str, float]:
             server.orders.prepare(state, "a"),
             server.orders.train(state, "a"),
         )
-        later = server.orders.train(replace(state, prepared=frozenset("a")), "a")
+        later = server.orders.train(state.with_clients("a", prepared=True), "a")
     facts = (
         "class-embedding",
         625,

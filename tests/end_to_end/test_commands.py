@@ -14,7 +14,7 @@ from fedaux.cli import app
 from fedaux.config.schema import Config
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import release_mechanism
-from fedaux.server.run_state import FILE, HISTORY, RunState
+from fedaux.server.run_state import HISTORY, STATE_FILE, RunState
 from helpers.accounts import enter, fails
 from helpers.commands import fedaux, paragraph
 from helpers.tiny import TINY_TOML
@@ -47,18 +47,18 @@ def test_a_run_its_repetition_and_another_in_its_place(
             or "<circle" in (out / name).read_text()
         )
 
-    before = (out / FILE).read_bytes()
+    before = (out / STATE_FILE).read_bytes()
     # the same run is read, not repeated
     assert fedaux(monkeypatch, "run", config, "--out", out) == 0
     assert fedaux(monkeypatch, "resume", out) == 0
     assert paragraph(capsys.readouterr().out).count("FedAUX after 2 rounds") == 2
-    assert (out / FILE).read_bytes() == before
+    assert (out / STATE_FILE).read_bytes() == before
 
     assert fedaux(monkeypatch, "run", config, "--out", out, "--set", "seed=1") == 5
     assert "holds another run: it differs in seed. Choose a new folder." in paragraph(
         capsys.readouterr().err
     )
-    assert (out / FILE).read_bytes() == before
+    assert (out / STATE_FILE).read_bytes() == before
 
 
 def test_a_finished_run_goes_on_with_more_rounds_in_its_folder(
@@ -155,7 +155,7 @@ def test_the_default_folder_tells_what_is_in_it_and_each_prototype_is_shown(
     ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    assert (config.parent / "runs" / "tiny-fedavg-seed7" / FILE).is_file()
+    assert (config.parent / "runs" / "tiny-fedavg-seed7" / STATE_FILE).is_file()
     assert "mlp: 0." in result.output
     assert "mlp(features=8): 0." in result.output
     assert "Nothing was sent under noise. Models are not protected." in paragraph(
@@ -188,13 +188,13 @@ def test_compare_makes_a_table_and_does_not_repeat_what_is_done(
     assert "Privacy. " in first
     files = {
         path: path.stat().st_mtime_ns
-        for path in (tmp_path / "out" / "runs").rglob(FILE)
+        for path in (tmp_path / "out" / "runs").rglob(STATE_FILE)
     }
     assert len(files) == 4
     assert fedaux(monkeypatch, *words) == 0
     assert files == {
         path: path.stat().st_mtime_ns
-        for path in (tmp_path / "out" / "runs").rglob(FILE)
+        for path in (tmp_path / "out" / "runs").rglob(STATE_FILE)
     }
     assert table == (tmp_path / "out" / "table.md").read_text()
 
@@ -246,7 +246,7 @@ def test_a_module_beside_the_config_is_found(
         )
         == 0
     )
-    assert (tmp_path / "out" / FILE).is_file()
+    assert (tmp_path / "out" / STATE_FILE).is_file()
 
 
 def test_privacy_report_shows_what_was_spent_and_what_is_not_covered(

@@ -19,7 +19,7 @@ import torch
 from fedaux.core.errors import Exit
 from fedaux.core.progress import ProgressEvent, SweepProgress, WorkProgress
 from fedaux.core.results import RoundResult
-from fedaux.server.run_state import FILE, HISTORY, RunState
+from fedaux.server.run_state import HISTORY, STATE_FILE, RunState
 from fedaux.sweeps.engine import SweepError, read_sweep, run_sweep
 from fedaux.sweeps.grid import Sweep
 from fedaux.sweeps.workers import Task, run_tasks
@@ -111,7 +111,7 @@ def test_nothing_is_done_twice_and_a_longer_list_runs_only_what_is_new(
     events: list[ProgressEvent] = []
 
     def times() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob(FILE)}
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob(STATE_FILE)}
 
     sweep = Sweep.from_dict(grid(2, **{"local.epochs": [1]}))
     first = run_sweep(sweep, tmp_path / "out")
@@ -370,7 +370,7 @@ def test_a_sweep_prints_and_writes_what_it_found(
     assert found["arms"][0]["label"] == "FedAVG, α = 0.1"
     assert np.array(found["arms"][0]["curves"]).shape == (2, 2)
     assert all(
-        (tmp_path / "out" / folder / FILE).is_file()
+        (tmp_path / "out" / folder / STATE_FILE).is_file()
         for arm in found["arms"]
         for folder in arm["folders"]
     )

@@ -11,7 +11,7 @@ from fedaux.data.federated import open_data
 from fedaux.models import build, flatten_state
 from fedaux.server.networks import evaluate_classes
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import ClientRecord, RunState, RunWriter
 from helpers.samples import release
 from helpers.tiny import TINY_CONFIG
 
@@ -66,7 +66,7 @@ def finished_state(config: Config = TINY_CONFIG) -> RunState:
         {label: flatten_state(module) for label, module in trained.items()},
         {label: flatten_state(module) for label, module in frozen.items()},
         releases={name: release(name) for name in data.clients} if scores else {},
-        accounts=dict.fromkeys(data.clients, ACCOUNT) if scores else {},
+        clients=dict.fromkeys(data.clients, ClientRecord(ACCOUNT)) if scores else {},
         history=(
             *(
                 replace(result, round=i, confusion=None)

@@ -8,7 +8,7 @@ from fedaux.core.accounts import Account
 from fedaux.core.failures import Failure
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.messages import Release
-from fedaux.server.run_state import RunState
+from fedaux.server.run_state import ClientRecord, RunState
 
 _RNG = np.random.default_rng(0)
 RESULT = RoundResult(
@@ -67,10 +67,10 @@ def sample_state(round_: int = 1) -> RunState:
             }
         },
         {"client-000": release("client-000"), "client-001": release("client-001")},
-        {"client-000": ACCOUNT},
-        frozenset({"client-001"}),
-        frozenset({"client-000"}),
+        {
+            "client-000": ClientRecord(ACCOUNT, prepared=True, last_round=1),
+            "client-001": ClientRecord(awaiting_reply=True),
+        },
         (RESULT,) * round_,
-        {"client-000": 1},
         {"mlp": {"c": _RNG.normal(size=9).astype(np.float32)}, label: {}},
     )

@@ -26,7 +26,7 @@ from fedaux.privacy.account import FILE as ACCOUNT
 from fedaux.privacy.account import count_costly, read_account
 from fedaux.privacy.roster import ROSTER_FILE
 from fedaux.server.run_lock import FILE as LOCK
-from fedaux.server.run_state import FILE as STATE
+from fedaux.server.run_state import STATE_FILE
 
 MANIFEST = "backup.json"
 DATABASE = "superlink.db"
@@ -177,7 +177,7 @@ def _copy(source: Path, target: Path) -> None:
 def _state(folder: Path) -> tuple[int, int]:
     """Return a value that changes whenever a run is saved."""
     try:
-        found = (folder / STATE).stat()
+        found = (folder / STATE_FILE).stat()
     except FileNotFoundError:
         return 0, 0
     return found.st_mtime_ns, found.st_ino

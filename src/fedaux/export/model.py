@@ -33,7 +33,7 @@ from fedaux.models.compute import place_by_settings
 from fedaux.models.encoders import TOKENIZER_OPTION, TextExtractor
 from fedaux.models.inference import predict
 from fedaux.models.registry import hidden_head
-from fedaux.server.run_state import FILE
+from fedaux.server.run_state import STATE_FILE
 
 FORMAT = 1  # of the card
 CARD, WEIGHTS, ONNX, PAGE, TOKENIZER = (
@@ -226,7 +226,7 @@ def find_model(folder: Path) -> Path:
             f"{folder} holds several models, choose one of "
             f"{', '.join(map(str, models))}"
         )
-    if (folder / FILE).is_file():
+    if (folder / STATE_FILE).is_file():
         raise ModelError(
             f"{folder} is a run that was not exported yet; do so with `fedaux export "
             f"{folder}`"

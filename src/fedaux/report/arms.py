@@ -17,7 +17,7 @@ from fedaux.config.methods import find_method
 from fedaux.config.schema import flatten
 from fedaux.core.metrics import METRIC_NAMES
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import FILE, RunState, StateError
+from fedaux.server.run_state import STATE_FILE, RunState, StateError
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +75,12 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         below = (
             [path]
-            if (path / FILE).is_file()
-            else sorted(file.parent for file in path.rglob(FILE))
+            if (path / STATE_FILE).is_file()
+            else sorted(file.parent for file in path.rglob(STATE_FILE))
         )
         if not below:
             raise StateError(
-                f"{path} holds no run ({FILE} is missing there and below); start one "
+                f"{path} holds no run ({STATE_FILE} is missing there and below); start one "
                 "with `fedaux run`."
             )
         found.update(dict.fromkeys(below))

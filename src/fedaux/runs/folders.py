@@ -9,14 +9,14 @@ from itertools import count
 from pathlib import Path
 
 from fedaux.config.schema import Config
-from fedaux.server.run_state import FILE, RunState, StateError
+from fedaux.server.run_state import STATE_FILE, RunState, StateError
 
 
 def stored_state(config: Config, folder: Path) -> RunState | None:
     """Return the state of the run in the folder, which may have fewer rounds than
     `config`; None if there is none.
     """
-    if not (folder / FILE).is_file():
+    if not (folder / STATE_FILE).is_file():
         if folder.exists() and not folder.is_dir():
             raise StateError(f"{folder} is a file; --out needs a folder of its own")
         return None
@@ -49,7 +49,7 @@ def numbered_folder(folder: Path, config: Config) -> Path:
     """
     for number in count(1):
         path = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
-        if not (path / FILE).is_file():
+        if not (path / STATE_FILE).is_file():
             return path
         try:
             if not differences(RunState.load(path), config):

@@ -193,7 +193,7 @@ class Orders:
             known_entries=known_entries,
             known_signature=signature,
             run=state.run or self.run,
-            last_round=state.last_round.get(client, 0),
+            last_round=state.client(client).last_round,
             extractor=self._extractor(state, client)
             if config.head_only or teaching.get("public")
             else {},
@@ -265,7 +265,9 @@ class Orders:
         own_copy = find_method(self.config.method).pretrained and published_weights(
             self.networks.extractors[label]
         )
-        return {} if own_copy or client in state.prepared else state.extractors[label]
+        return (
+            {} if own_copy or state.client(client).prepared else state.extractors[label]
+        )
 
     def _once(
         self, label: str, source: Arrays, make: Callable[[Arrays], Arrays]

@@ -203,7 +203,7 @@ def collect_releases(
     missing = [
         client
         for client in clients
-        if client not in state.releases and client not in state.summed
+        if client not in state.releases and not state.client(client).summed
     ]
     if not missing:
         return state, []
@@ -231,7 +231,7 @@ def collect_sums(
     """Ask the clients whose sums have not been added yet. The state does not grow with
     the number of clients.
     """
-    missing = [client for client in clients if client not in state.sums_received]
+    missing = [client for client in clients if not state.client(client).sums_received]
     if not missing:
         return state, []
     orders = [server.orders.sums(state, client, sends) for client in missing]

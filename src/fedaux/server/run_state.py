@@ -1,7 +1,7 @@
 """Everything a run needs to continue, and the files of a run's folder that hold it.
 
-Files of lines are valid up to the lengths that `FILE` states: lines beyond were written
-by a run that was killed before it could commit them.
+Files of lines are valid up to the lengths that `STATE_FILE` states: lines beyond were
+written by a run that was killed before it could commit them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,15 @@ from fedaux.core.results import RoundResult
 from fedaux.messages import Release
 from fedaux.privacy.ledger import Ledger, SecureSums
 
-FILE = "state.safetensors"  # weights, and how much of the files that grow is committed
+# weights, and how much of the files that grow is committed
+STATE_FILE = "state.safetensors"
 # config, extractors, statistics of their features and what the scorer publishes
 START = "start.safetensors"
 HISTORY = "history.jsonl"  # a `RoundResult` a line
 RELEASES = "releases.jsonl"  # a client's release a line
 # what is known of a client, a line whenever it was asked; its last line counts
 ACCOUNTS = "accounts.jsonl"
+GROWING = (HISTORY, RELEASES, ACCOUNTS)
 VERSION = "1"  # it grows with every change that an older reader could misread
 # and a prototype: the client of a release that is a secure sum; no client has spaces in
 # its name
@@ -48,14 +51,65 @@ class StateError(FedauxError, ValueError):
     code = Exit.FOLDER
 
 
+@dataclass(frozen=True)
+class ClientRecord:
+    """What the server knows of a client, beside its release and its prototype.
+
+    Attributes:
+        account: The last privacy account that the client reported.
+        awaiting_reply: Whether it has not answered its last order.
+        prepared: Whether it is known to hold h0's features of its data.
+        last_round: The last round in which its update was used; 0 for none.
+        sums_received: The records behind the sums that it has sent; 0 for none.
+        summed: Whether its release is in a secure sum.
+    """
+
+    account: Account | None = None
+    awaiting_reply: bool = False
+    prepared: bool = False
+    last_round: int = 0
+    sums_received: int = 0
+    summed: bool = False
+
+    @classmethod
+    def from_row(cls, row: Row) -> ClientRecord:
+        """Read a line of `ACCOUNTS`."""
+        values = {name: value for name, value in row.items() if name != "client"}
+        if values["account"] is not None:
+            values["account"] = Account(**values["account"])
+        return cls(**values)
+
+    def to_row(self, client: str) -> Row:
+        """Return the client's line of `ACCOUNTS`."""
+        account = None if self.account is None else vars(self.account)
+        return {"client": client, **vars(self), "account": account}
+
+
+UNKNOWN_CLIENT = ClientRecord()
+
+
 @dataclass(frozen=True, eq=False)
 class RunState:
     """The state after `round` rounds (0: prepared). Keys of `weights`, `extractors` and
     `public` are prototype labels.
 
-    extractors: h0 of each prototype, kept because scores are always taken on h0.
-    public: what its scorer published. standardisation: mean and deviation of h0's
-    features of D⁻; empty where heads are trained on raw features.
+    Attributes:
+        config: The settings of the run.
+        round: The number of finished rounds.
+        weights: The model of each prototype.
+        extractors: h0 of each prototype, kept because scores are always taken on h0.
+        public: What the scorer of each prototype published.
+        releases: The release of each client.
+        clients: What else is known of each client that was ever asked.
+        history: The result of every round.
+        method_state: What the method's hooks keep, by prototype.
+        selected: The clients of the current round.
+        standardisation: Mean and deviation of h0's features of D⁻; empty where heads
+            are trained on raw features.
+        sums: `FeatureSums` of all clients that have sent theirs, by prototype.
+        assignment: The prototype of every real site, including sites that have left.
+        run: The id under which clients keep their state; "": that of the settings.
+        pooled: The secure sum of the releases of each prototype's clients.
     """
 
     config: Config
@@ -64,58 +118,67 @@ class RunState:
     extractors: dict[str, Arrays] = field(default_factory=dict)
     public: dict[str, Arrays] = field(default_factory=dict)
     releases: dict[str, Release] = field(default_factory=dict)
-    # the last account that each client reported
-    accounts: dict[str, Account] = field(default_factory=dict)
-    # clients that have not answered their last order
-    awaiting_reply: frozenset[str] = frozenset()
-    # clients known to hold h0's features of their data
-    prepared: frozenset[str] = frozenset()
+    clients: dict[str, ClientRecord] = field(default_factory=dict)
     history: tuple[RoundResult, ...] = ()
-    # in which each client's update was used
-    last_round: dict[str, int] = field(default_factory=dict)
-    # by prototype: what the method's hooks keep
     method_state: dict[str, Arrays] = field(default_factory=dict)
-    selected: tuple[str, ...] = ()  # clients of the current round
+    selected: tuple[str, ...] = ()
     standardisation: dict[str, Arrays] = field(default_factory=dict)
-    # `FeatureSums` of all clients that have sent theirs
     sums: dict[str, Arrays] = field(default_factory=dict)
-    # records of each of them
-    sums_received: dict[str, int] = field(default_factory=dict)
-    assignment: dict[str, str] = field(
-        default_factory=dict
-    )  # the prototype of every real site, including sites that have left
-    # the id under which clients keep their state; "": that of the settings
+    assignment: dict[str, str] = field(default_factory=dict)
     run: str = ""
-    # by prototype: the secure sum of its clients' releases
     pooled: dict[str, Release] = field(default_factory=dict)
-    summed: frozenset[str] = frozenset()  # clients whose releases are in it
 
-    def with_releases(self, releases: dict[str, Release]) -> RunState:
-        return replace(
-            self,
-            releases={**self.releases, **releases},
-            prepared=self.prepared | set(releases),
-        )
+    # What is known of clients
 
-    def with_sums(self, sums: dict[str, Arrays], records: dict[str, int]) -> RunState:
-        """Return the state with the sums of these clients added."""
-        return replace(
-            self,
-            sums=sums,
-            sums_received=self.sums_received | records,
-            prepared=self.prepared | set(records),
-        )
+    def client(self, name: str) -> ClientRecord:
+        """Return what is known of a client, which may never have been asked."""
+        return self.clients.get(name, UNKNOWN_CLIENT)
 
-    def with_pooled(
-        self, pooled: dict[str, Release], clients: Iterable[str]
-    ) -> RunState:
-        """Return the state with sums of releases, of these clients."""
-        summed = self.summed | set(clients)
-        return replace(
-            self,
-            pooled={**self.pooled, **pooled},
-            summed=summed,
-            prepared=self.prepared | summed,
+    @cached_property
+    def accounts(self) -> dict[str, Account]:
+        """The last account that each client reported."""
+        return {
+            name: client.account
+            for name, client in self.clients.items()
+            if client.account is not None
+        }
+
+    @cached_property
+    def awaiting_reply(self) -> frozenset[str]:
+        """Clients that have not answered their last order."""
+        return self._clients_where("awaiting_reply")
+
+    @cached_property
+    def prepared(self) -> frozenset[str]:
+        """Clients that are known to hold h0's features of their data."""
+        return self._clients_where("prepared")
+
+    @cached_property
+    def summed(self) -> frozenset[str]:
+        """Clients whose releases are in a secure sum."""
+        return self._clients_where("summed")
+
+    @cached_property
+    def last_round(self) -> dict[str, int]:
+        """The last round in which each client's update was used."""
+        return {
+            name: client.last_round
+            for name, client in self.clients.items()
+            if client.last_round
+        }
+
+    @cached_property
+    def sums_received(self) -> dict[str, int]:
+        """The records of each client that has sent sums of features."""
+        return {
+            name: client.sums_received
+            for name, client in self.clients.items()
+            if client.sums_received
+        }
+
+    def _clients_where(self, flag: str) -> frozenset[str]:
+        return frozenset(
+            name for name, client in self.clients.items() if getattr(client, flag)
         )
 
     @property
@@ -123,13 +186,49 @@ class RunState:
         """The records of clients that have sent what a head is computed from; their
         mean where only sums are known.
         """
-        mean = sum(release.records for release in self.pooled.values()) // max(
-            1, len(self.summed)
-        )
-        releases = {
-            client: release.records for client, release in self.releases.items()
-        }
-        return releases | dict.fromkeys(self.summed, mean) | self.sums_received
+        records = {name: release.records for name, release in self.releases.items()}
+        total = sum(release.records for release in self.pooled.values())
+        mean = total // max(1, len(self.summed))
+        records |= dict.fromkeys(self.summed, mean)
+        return records | self.sums_received
+
+    def known_entries(self, client: str) -> tuple[int, str]:
+        """Return how many entries of a client's account the server knows of, and the
+        client's signature of it.
+        """
+        account = self.client(client).account
+        if account is None:
+            return 0, ""
+        return account.entries, account.signature
+
+    # The state after a step of the run
+
+    def with_clients(self, names: Iterable[str], **changes: Any) -> RunState:
+        """Return the state in which these fields of these clients' records differ."""
+        clients = dict(self.clients)
+        for name in names:
+            clients[name] = replace(self.client(name), **changes)
+        return replace(self, clients=clients)
+
+    def with_releases(self, releases: dict[str, Release]) -> RunState:
+        state = self.with_clients(releases, prepared=True)
+        return replace(state, releases={**self.releases, **releases})
+
+    def with_sums(self, sums: dict[str, Arrays], records: dict[str, int]) -> RunState:
+        """Return the state with the sums of these clients added."""
+        clients = dict(self.clients)
+        for name, count in records.items():
+            clients[name] = replace(
+                self.client(name), sums_received=count, prepared=True
+            )
+        return replace(self, sums=sums, clients=clients)
+
+    def with_pooled(
+        self, pooled: dict[str, Release], clients: Iterable[str]
+    ) -> RunState:
+        """Return the state with sums of releases, of these clients."""
+        state = self.with_clients(clients, summed=True, prepared=True)
+        return replace(state, pooled={**self.pooled, **pooled})
 
     def with_accounts(
         self, asked: Iterable[str], accounts: dict[str, Account]
@@ -137,17 +236,11 @@ class RunState:
         """Record who was asked and the accounts of those who answered, even if their
         answers are otherwise dropped.
         """
-        awaiting_reply = (self.awaiting_reply | set(asked)) - set(accounts)
-        return replace(
-            self, accounts={**self.accounts, **accounts}, awaiting_reply=awaiting_reply
-        )
-
-    def known_entries(self, client: str) -> tuple[int, str]:
-        """Return how many entries of a client's account the server knows of, and the
-        client's signature of it.
-        """
-        account = self.accounts.get(client)
-        return (account.entries, account.signature) if account else (0, "")
+        clients = dict(self.with_clients(asked, awaiting_reply=True).clients)
+        for name, account in accounts.items():
+            record = clients.get(name, UNKNOWN_CLIENT)
+            clients[name] = replace(record, account=account, awaiting_reply=False)
+        return replace(self, clients=clients)
 
     def after(
         self,
@@ -158,149 +251,115 @@ class RunState:
         """Return the state one round later. A failed client may have lost its features,
         and is sent h0 again.
         """
-        prepared = (self.prepared | set(result.client_metrics)) - {
-            failure.client for failure in result.failures
-        }
-        history = (
-            *self.history[:-1],
-            *(replace(last, confusion=None) for last in self.history[-1:]),
-            result,
+        number = self.round + 1
+        state = self.with_clients(
+            result.client_metrics, prepared=True, last_round=number
         )
+        # a failure may also be that of a whole sum, which is no client
+        failed = {failure.client for failure in result.failures}
+        state = state.with_clients(failed & state.clients.keys(), prepared=False)
+        # only the last round keeps its table of confusions
+        earlier = [replace(last, confusion=None) for last in self.history[-1:]]
         return replace(
-            self,
-            round=self.round + 1,
+            state,
+            round=number,
             weights=weights,
-            prepared=prepared,
-            history=history,
-            last_round=self.last_round
-            | dict.fromkeys(result.client_metrics, self.round + 1),
+            history=(*self.history[:-1], *earlier, result),
             method_state=self.method_state | (method_state or {}),
         )
+
+    # Privacy
 
     @property
     def max_epsilon(self) -> float | None:
         """The largest total ε that any client has reported so far; None without any, or
         with seeded noise.
         """
-        largest = max(
-            (account.epsilon for account in self.accounts.values()), default=0.0
-        )
+        spent = (account.epsilon for account in self.accounts.values())
+        largest = max(spent, default=0.0)
         return largest if 0 < largest < math.inf else None
 
     @property
     def ledger(self) -> Ledger:
         """The privacy budget that the clients report to have spent."""
-        models = not find_method(self.config.method).analytic
+        releases = self.releases
+        if self.pooled:
+            any_sum = next(iter(self.pooled.values()))
+            releases = dict.fromkeys(self.summed, any_sum)
+        secure = None
+        if self.config.federation.secure:
+            sites = len(self.summed or self.selected)
+            secure = SecureSums.of(self.config.federation, sites)
         return Ledger.of(
-            dict.fromkeys(self.summed, next(iter(self.pooled.values())))
-            if self.pooled
-            else self.releases,
+            releases,
             self.accounts,
             self.awaiting_reply,
             self.history,
-            len(self.sums_received),
-            models,
-            SecureSums.of(self.config.federation, len(self.summed or self.selected))
-            if self._secure
-            else None,
+            unprotected_sums=len(self.sums_received),
+            models=not find_method(self.config.method).analytic,
+            secure=secure,
         )
-
-    @property
-    def _secure(self) -> bool:
-        return self.config.federation.secure
 
     @classmethod
     def load(cls, folder: Path) -> RunState:
         """Read the state from a run's folder; nothing else reads it."""
-        facts, rooms = read(folder / FILE)
-        start, start_rooms = read(folder / START)
-        history, releases, known = (
-            _read_rows(folder / name, facts) for name in (HISTORY, RELEASES, ACCOUNTS)
-        )
+        commit, arrays = read(folder / STATE_FILE)
+        start, first_arrays = read(folder / START)
+        rows = {name: _read_rows(folder / name, commit) for name in GROWING}
         try:
-            clients, sent = (
-                {row["client"]: row for row in known},
-                {row["client"]: release_of(row) for row in releases},
-            )
-            pooled = {
-                name: release
-                for name, release in sent.items()
-                if name.startswith(POOLED)
+            releases, pooled = _split_releases(rows[RELEASES])
+            clients = {
+                row["client"]: ClientRecord.from_row(row) for row in rows[ACCOUNTS]
             }
-            results = [RoundResult.from_dict(row) for row in history]
-            tables = {
-                label: arrays["counts"].tolist()
-                for label, arrays in rooms["confusion"].items()
-            }
-            config = Config.from_dict(start["config"])
             return cls(
-                config,
-                facts["round"],
-                rooms["weights"],
-                start_rooms["extractors"],
-                start_rooms["public"],
-                method_state=rooms["method_state"],
-                standardisation=start_rooms["standardisation"],
-                sums=rooms["sums"],
+                config=Config.from_dict(start["config"]),
+                round=commit["round"],
+                weights=arrays["weights"],
+                extractors=first_arrays["extractors"],
+                public=first_arrays["public"],
+                releases=releases,
+                clients=clients,
+                history=_history(rows[HISTORY], arrays["confusion"]),
+                method_state=arrays["method_state"],
+                standardisation=first_arrays["standardisation"],
+                sums=arrays["sums"],
                 assignment=start["assignment"],
                 run=start["run"],
-                sums_received={
-                    client: row["sums_received"]
-                    for client, row in clients.items()
-                    if row["sums_received"]
-                },
-                history=(
-                    *results[:-1],
-                    *(replace(last, confusion=tables or None) for last in results[-1:]),
-                ),
-                releases={
-                    name: release
-                    for name, release in sent.items()
-                    if name not in pooled
-                },
-                pooled={
-                    name.removeprefix(POOLED): release
-                    for name, release in pooled.items()
-                },
-                summed=frozenset(
-                    client for client, row in clients.items() if row["summed"]
-                ),
-                accounts={
-                    client: Account(**row["account"])
-                    for client, row in clients.items()
-                    if row["account"]
-                },
-                awaiting_reply=frozenset(
-                    client for client, row in clients.items() if row["awaiting_reply"]
-                ),
-                prepared=frozenset(
-                    client for client, row in clients.items() if row["prepared"]
-                ),
-                last_round={
-                    client: row["last_round"]
-                    for client, row in clients.items()
-                    if row["last_round"]
-                },
+                pooled=pooled,
             )
         except StateError:
             raise
         except (KeyError, TypeError, ValueError) as error:
-            raise _damaged(folder / FILE, error) from error
-
-    def client_row(self, client: str) -> Row:
-        """Return what is known of a client beside its release, for JSON."""
-        return {
-            "client": client,
-            "account": vars(self.accounts[client]) if client in self.accounts else None,
-            "awaiting_reply": client in self.awaiting_reply,
-            "prepared": client in self.prepared,
-            "last_round": self.last_round.get(client, 0),
-            "sums_received": self.sums_received.get(client, 0),
-            "summed": client in self.summed,
-        }
+            raise _damaged(folder / STATE_FILE, error) from error
 
 
-def _sent(state: RunState) -> dict[str, Release]:
+def _split_releases(
+    rows: Iterable[Row],
+) -> tuple[dict[str, Release], dict[str, Release]]:
+    """Return the releases of clients, and the secure sums of them by prototype."""
+    releases: dict[str, Release] = {}
+    pooled: dict[str, Release] = {}
+    for row in rows:
+        release = release_of(row)
+        if release.client.startswith(POOLED):
+            pooled[release.client.removeprefix(POOLED)] = release
+        else:
+            releases[release.client] = release
+    return releases, pooled
+
+
+def _history(
+    rows: Iterable[Row], confusion: dict[str, Arrays]
+) -> tuple[RoundResult, ...]:
+    """Return the results of all rounds, the last one with its tables of confusions."""
+    results = [RoundResult.from_dict(row) for row in rows]
+    tables = {label: arrays["counts"].tolist() for label, arrays in confusion.items()}
+    if results:
+        results[-1] = replace(results[-1], confusion=tables or None)
+    return tuple(results)
+
+
+def _kept_releases(state: RunState) -> dict[str, Release]:
     """Return everything in the file of releases: a run has those of clients, or secure
     sums of them.
     """
@@ -313,13 +372,14 @@ def release_row(release: Release) -> Row:
 
 
 def release_of(row: Row) -> Release:
-    return Release(**{**row, "arrays": {"values": np.array(row["arrays"], np.int64)}})
+    values = np.array(row["arrays"], np.int64)
+    return Release(**{**row, "arrays": {"values": values}})
 
 
-def _read_rows(path: Path, facts: Row) -> Iterator[Row]:
+def _read_rows(path: Path, commit: Row) -> Iterator[Row]:
     """Yield the rows of the committed part of a file."""
     try:
-        left = facts["lengths"][path.name]
+        left = commit["lengths"][path.name]
         with path.open("rb") as file:
             while left > 0:
                 line = file.readline(left)
@@ -331,28 +391,40 @@ def _read_rows(path: Path, facts: Row) -> Iterator[Row]:
         raise _damaged(path, error) from error
 
 
-def pack(facts: Row, rooms: ArrayTree) -> bytes:
-    """Pack arrays and facts into one file. Facts are stored as an array, since the
-    header has no room for long ones.
+def pack(values: Row, rooms: ArrayTree) -> bytes:
+    """Pack arrays, and values for JSON, into one file. The values are stored as an
+    array, since the header has no room for long ones.
     """
-    tensors = {
-        f"{room}|{label}|{name}": np.asarray(array, order="C")
-        for room, shelves in rooms.items()
-        for label, arrays in shelves.items()
-        for name, array in arrays.items()
-    }
-    names = {
-        room: {label: list(arrays) for label, arrays in shelves.items()}
-        for room, shelves in rooms.items()
-    }
-    tensors["facts"] = np.frombuffer(
-        json.dumps({**facts, "rooms": names}).encode(), np.uint8
-    )
+    tensors: Arrays = {}
+    names: dict[str, dict[str, list[str]]] = {}
+    for room, shelves in rooms.items():
+        names[room] = {label: list(arrays) for label, arrays in shelves.items()}
+        for label, arrays in shelves.items():
+            for name, array in arrays.items():
+                tensors[f"{room}|{label}|{name}"] = np.asarray(array, order="C")
+    header = json.dumps({**values, "rooms": names}).encode()
+    tensors["facts"] = np.frombuffer(header, np.uint8)
     return save(tensors, metadata={"version": VERSION})
 
 
 def read(path: Path) -> tuple[Row, ArrayTree]:
-    """Read facts and rooms of a packed file, in their original order."""
+    """Read values and arrays of a packed file, in their original order."""
+    tensors = _read_tensors(path)
+    try:
+        values = json.loads(tensors.pop("facts").tobytes())
+        rooms: ArrayTree = {}
+        for room, shelves in values["rooms"].items():
+            rooms[room] = {
+                label: {name: tensors[f"{room}|{label}|{name}"] for name in names}
+                for label, names in shelves.items()
+            }
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, error) from error
+    return values, rooms
+
+
+def _read_tensors(path: Path) -> Arrays:
+    """Read a packed file of this version."""
     if not path.is_file():
         raise StateError(
             f"{path.parent} holds no run ({path.name} is missing); start one with "
@@ -371,17 +443,7 @@ def read(path: Path) -> tuple[Row, ArrayTree]:
             f"one reads {VERSION}): go on with that version, or start the run anew in "
             "another folder"
         )
-    try:
-        facts = json.loads(tensors.pop("facts").tobytes())
-        return facts, {
-            room: {
-                label: {name: tensors[f"{room}|{label}|{name}"] for name in names}
-                for label, names in shelves.items()
-            }
-            for room, shelves in facts["rooms"].items()
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, error) from error
+    return tensors
 
 
 def _damaged(path: Path, error: Exception) -> StateError:
@@ -394,21 +456,24 @@ class RunWriter:
     """Writes the state of a run; continues from `saved`, the state in the folder, or
     else replaces its contents.
 
-    Files of lines are appended to and on disk before `FILE` is replaced, which commits
-    their lengths. A process that is killed in between leaves the previous state, and
-    its lines are overwritten when the run continues.
+    Files of lines are appended to and on disk before `STATE_FILE` is replaced, which
+    commits their lengths. A process that is killed in between leaves the previous
+    state, and its lines are overwritten when the run continues.
     """
 
     def __init__(self, folder: Path, saved: RunState | None = None) -> None:
-        self._folder, self._started, self._fresh = folder, False, saved is None
-        self._rounds, self._releases = (
-            (len(saved.history), len(_sent(saved))) if saved else (0, 0)
-        )
-        self._lengths = (
-            read(folder / FILE)[0]["lengths"]
-            if saved
-            else dict.fromkeys((HISTORY, RELEASES, ACCOUNTS), 0)
-        )
+        self._folder = folder
+        self._started = False
+        self._fresh = saved is None  # nothing in the folder counts
+        # how much of each file is committed
+        self._rounds = 0
+        self._releases = 0
+        self._lengths = dict.fromkeys(GROWING, 0)
+        if saved is not None:
+            self._rounds = len(saved.history)
+            self._releases = len(_kept_releases(saved))
+            commit, _ = read(folder / STATE_FILE)
+            self._lengths = commit["lengths"]
 
     def save(self, state: RunState) -> None:
         """Save the state, after preparation, new releases and every round; only the
@@ -416,67 +481,78 @@ class RunWriter:
         """
         if not self._started:
             self._start(state)
-        clients = (
-            {
-                *state.accounts,
-                *state.awaiting_reply,
-                *state.prepared,
-                *state.last_round,
-                *state.sums_received,
-            }
-            if self._fresh
-            else state.selected
-        )
-        sent = _sent(state)
-        arrived = islice(reversed(sent.values()), len(sent) - self._releases)
-        rows: dict[str, Iterable[Row]] = {
-            HISTORY: (result.to_dict() for result in state.history[self._rounds :]),
-            RELEASES: map(release_row, reversed([*arrived])),
-            ACCOUNTS: map(state.client_row, sorted(clients)),
+        releases = _kept_releases(state)
+        rows = {
+            HISTORY: self._new_results(state),
+            RELEASES: self._new_releases(releases),
+            ACCOUNTS: self._changed_clients(state),
         }
         lengths = {name: self._append(name, new) for name, new in rows.items()}
-        tables = (state.history[-1].confusion if state.history else None) or {}
-        confusion = {
-            label: {"counts": np.array(table)} for label, table in tables.items()
-        }
-        rooms = {
-            "weights": state.weights,
-            "method_state": state.method_state,
-            "confusion": confusion,
-            "sums": state.sums,
-        }
-        write_atomically(
-            self._folder / FILE, pack({"round": state.round, "lengths": lengths}, rooms)
-        )
-        self._rounds, self._releases = len(state.history), len(sent)
-        self._lengths, self._fresh = lengths, False
+        # this commits the lines above
+        commit = {"round": state.round, "lengths": lengths}
+        write_atomically(self._folder / STATE_FILE, pack(commit, _current(state)))
+        self._rounds = len(state.history)
+        self._releases = len(releases)
+        self._lengths = lengths
+        self._fresh = False
+
+    def _new_results(self, state: RunState) -> Iterator[Row]:
+        for result in state.history[self._rounds :]:
+            yield result.to_dict()
+
+    def _new_releases(self, releases: dict[str, Release]) -> Iterator[Row]:
+        # from the end: a run of many clients has few new ones
+        count = len(releases) - self._releases
+        latest = list(islice(reversed(releases.values()), count))
+        yield from map(release_row, reversed(latest))
+
+    def _changed_clients(self, state: RunState) -> Iterator[Row]:
+        names = state.clients if self._fresh else state.selected
+        for name in sorted(names):
+            yield state.client(name).to_row(name)
 
     def _start(self, state: RunState) -> None:
         """Write the start of a run, also of a resumed one: it may have more rounds, and
         drops uncommitted lines.
         """
         if self._fresh:
-            (self._folder / FILE).unlink(missing_ok=True)
+            (self._folder / STATE_FILE).unlink(missing_ok=True)
         rooms = {
             "extractors": state.extractors,
             "public": state.public,
             "standardisation": state.standardisation,
         }
-        facts = {
+        settings = {
             "config": state.config.to_dict(),
             "assignment": state.assignment,
             "run": state.run or state.config.run_id,
         }
-        write_atomically(self._folder / START, pack(facts, rooms))
+        write_atomically(self._folder / START, pack(settings, rooms))
         for name, length in self._lengths.items():
             write_from(self._folder / name, length, b"")
         self._started = True
 
     def _append(self, name: str, rows: Iterable[Row]) -> int:
         """Append rows to a file, and return its new length."""
-        data = "".join(
-            json.dumps(row, separators=(",", ":")) + "\n" for row in rows
-        ).encode()
+        lines = [json.dumps(row, separators=(",", ":")) + "\n" for row in rows]
+        data = "".join(lines).encode()
+        length = int(self._lengths[name])
         if data:
-            write_from(self._folder / name, self._lengths[name], data)
-        return int(self._lengths[name]) + len(data)
+            write_from(self._folder / name, length, data)
+        return length + len(data)
+
+
+def _current(state: RunState) -> ArrayTree:
+    """Return the arrays that every round replaces."""
+    confusion: dict[str, Arrays] = {}
+    if state.history:
+        tables = state.history[-1].confusion or {}
+        confusion = {
+            label: {"counts": np.array(table)} for label, table in tables.items()
+        }
+    return {
+        "weights": state.weights,
+        "method_state": state.method_state,
+        "confusion": confusion,
+        "sums": state.sums,
+    }

@@ -45,7 +45,7 @@ from fedaux.report.terminal import plural
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import pretrain, run
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import FILE, StateError
+from fedaux.server.run_state import STATE_FILE, StateError
 from fedaux.sweeps.grid import SYMBOLS, Arm, Run, Sweep, describe
 from fedaux.sweeps.workers import Task, TaskError, run_tasks
 
@@ -439,7 +439,7 @@ def _tasks(runs: Sequence[Run], cache: Path | None, shared: bool) -> list[Task]:
 
 def _to_pretrain(run: Run) -> tuple[PrototypeSpec, ...]:
     """A run that has begun has its extractors."""
-    begun = (run.folder / FILE).is_file()
+    begun = (run.folder / STATE_FILE).is_file()
     wanted = (
         find_method(run.config.method).pretrained and run.config.pretrain.epochs > 0
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.server.run_state import FILE
+from fedaux.server.run_state import STATE_FILE
 from helpers.commands import fedaux
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG
@@ -16,11 +16,11 @@ def test_a_finished_run_is_read_and_not_repeated(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = finished_run(place / "out")
-    before = (place / "out" / FILE).read_bytes()
+    before = (place / "out" / STATE_FILE).read_bytes()
     assert fedaux(monkeypatch, "resume", "out", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["curve"] == result.curve
-    assert (place / "out" / FILE).read_bytes() == before
+    assert (place / "out" / STATE_FILE).read_bytes() == before
 
 
 def test_a_report_is_written_where_it_is_said_to_be(

@@ -116,7 +116,7 @@ def test_seeded_noise_covers_nothing(tmp_path: Path) -> None:
         name: replace(account, epsilon=math.inf)
         for name, account in state.accounts.items()
     }
-    RunWriter(tmp_path).save(replace(state, accounts=accounts))
+    RunWriter(tmp_path).save(state.with_accounts(accounts, accounts))
     (folder,) = export_model(tmp_path)
     assert folder == tmp_path / "model" / "mlp-0"
     facts = card_of(folder)["privacy"]

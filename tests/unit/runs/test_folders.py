@@ -7,7 +7,7 @@ import pytest
 
 from fedaux.config.sections import FederationConfig
 from fedaux.runs.folders import how_to_continue, numbered_folder, stored_state
-from fedaux.server.run_state import FILE, RunWriter, StateError
+from fedaux.server.run_state import STATE_FILE, RunWriter, StateError
 from helpers.runs import finished_run, finished_state
 from helpers.tiny import TINY_CONFIG
 
@@ -65,7 +65,7 @@ def test_a_run_gets_the_first_folder_that_is_free_or_its_own(tmp_path: Path) -> 
     finished_run(tmp_path / "run-2", other)
     assert numbered_folder(usual, other) == tmp_path / "run-2"
     assert numbered_folder(usual, third) == tmp_path / "run-3"
-    (usual / FILE).write_bytes(b"damaged")
+    (usual / STATE_FILE).write_bytes(b"damaged")
     assert numbered_folder(usual, third) == tmp_path / "run-3"
 
 

@@ -91,12 +91,12 @@ def test_where_heads_train_the_extractor_is_sent_to_who_does_not_have_its_featur
     state = initial_state(server)
     first, later = (
         server.orders.train(known, "a")
-        for known in (state, replace(state, prepared=frozenset("a")))
+        for known in (state, state.with_clients("a", prepared=True))
     )
     assert first.h0 == later.h0 == server.public.h0[MLP.label].hash
     assert first.extractor is state.extractors[MLP.label]
     assert later.extractor == {}
-    assert server.orders.train(replace(state, prepared=frozenset("a")), "b").extractor
+    assert server.orders.train(state.with_clients("a", prepared=True), "b").extractor
 
 
 def test_half_precision_is_made_once_a_round() -> None:
@@ -172,7 +172,7 @@ def test_where_all_count_alike_nothing_is_scored() -> None:
 def test_the_extractor_goes_to_a_teacher_that_may_have_lost_its_features() -> None:
     server, state, weights = started(AT_CLIENTS)
     assert server.orders.train(state, "a", weights).extractor == {}
-    lost = replace(state, prepared=frozenset("bcd"))
+    lost = state.with_clients("a", prepared=False)
     assert (
         server.orders.train(lost, "a", weights).extractor is state.extractors[MLP.label]
     )

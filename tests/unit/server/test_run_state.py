@@ -20,10 +20,10 @@ from fedaux.core.errors import FedauxError
 from fedaux.core.results import ClientMetrics
 from fedaux.server.run_state import (
     ACCOUNTS,
-    FILE,
     HISTORY,
     RELEASES,
     START,
+    STATE_FILE,
     VERSION,
     RunState,
     RunWriter,
@@ -31,7 +31,7 @@ from fedaux.server.run_state import (
 )
 from helpers.states import ACCOUNT, RESULT, release, sample_state
 
-FILES = (ACCOUNTS, HISTORY, RELEASES, START, FILE)
+FILES = (ACCOUNTS, HISTORY, RELEASES, START, STATE_FILE)
 
 
 def assert_same(one: Mapping[str, Arrays], two: Mapping[str, Arrays]) -> None:
@@ -103,7 +103,7 @@ def test_a_run_keeps_the_id_that_it_began_with(tmp_path: Path) -> None:
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
-    save_file({"x": np.ones(1)}, tmp_path / FILE, metadata={"version": "0"})
+    save_file({"x": np.ones(1)}, tmp_path / STATE_FILE, metadata={"version": "0"})
     with pytest.raises(
         StateError,
         match=rf"another version of fedaux \(state 0; this one reads {VERSION}\)",
@@ -134,7 +134,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_is_a_state_error(tmp_path: Path, damage: Any) -> None:
     RunWriter(tmp_path).save(sample_state())
-    path = tmp_path / FILE
+    path = tmp_path / STATE_FILE
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(
         StateError, match=r"state\.safetensors is damaged .*another folder"
@@ -177,12 +177,12 @@ def test_odd_labels_and_shapes_survive(
 @pytest.mark.parametrize("damage", ["facts missing", "facts not JSON"])
 def test_damage_inside_the_arrays_is_a_state_error(tmp_path: Path, damage: str) -> None:
     RunWriter(tmp_path).save(sample_state())
-    tensors = load_file(tmp_path / FILE)
+    tensors = load_file(tmp_path / STATE_FILE)
     if damage == "facts missing":
         del tensors["facts"]
     else:
         tensors["facts"][10:14] = 0
-    save_file(tensors, tmp_path / FILE, metadata={"version": VERSION})
+    save_file(tensors, tmp_path / STATE_FILE, metadata={"version": VERSION})
     with pytest.raises(StateError, match="is damaged"):
         RunState.load(tmp_path)
 
@@ -192,14 +192,7 @@ def grown(count: int) -> list[RunState]:
     rounds, each by a new client.
     """
     states = [
-        replace(
-            sample_state(0),
-            releases={},
-            accounts={},
-            awaiting_reply=frozenset(),
-            prepared=frozenset(),
-            last_round={},
-        )
+        replace(sample_state(0), releases={}, clients={}),
     ]
     for number in range(1, count + 1):
         name = f"client-{number}"
@@ -260,7 +253,7 @@ def test_what_is_there_is_not_written_again(tmp_path: Path) -> None:
         writer.save(each)
         for name, data in before.items():
             assert (tmp_path / name).read_bytes().startswith(data)
-        sizes.append((tmp_path / FILE).stat().st_size)
+        sizes.append((tmp_path / STATE_FILE).stat().st_size)
     assert sizes[-1] - sizes[2] < 100  # only numbers in it have grown
     assert (
         len((tmp_path / RELEASES).read_text().splitlines())
