@@ -133,7 +133,6 @@ CASES = [
     Case("unknown preset", "compare CONFIG --preset papper", Exit.SETTINGS, "did you mean 'paper'?"),
     Case("tuned and a preset", "compare CONFIG --tuned a --preset paper", Exit.SETTINGS, "take one of them"),
     Case("an option under a wrong key", RUN, Exit.SETTINGS, "did you mean 'data.options'?", ["data.option.size=3"]),
-    Case("advice without a config", "advise none.toml", Exit.SETTINGS, "there is no config file none.toml"),
     Case("sweep of nothing", "sweep CONFIG --out OUT", Exit.SETTINGS, "tiny.toml has no table [sweep]: add one"),
     Case("init what", "init pictures", Exit.SETTINGS, "choose from head, images, text, model"),
     Case("study what", "study heterogenity", Exit.SETTINGS, "did you mean 'heterogeneity'?"),

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from fedaux import __version__
-from fedaux.cli.advise import app as advise
 from fedaux.cli.backup import app as backup
 from fedaux.cli.cache import app as cache
 from fedaux.cli.common import examples, run_app
 from fedaux.cli.deploy import app as deploy
 from fedaux.cli.init import app as init
+from fedaux.cli.methods import app as methods
 from fedaux.cli.model import app as model
 from fedaux.cli.new import app as new
 from fedaux.cli.privacy import app as privacy
@@ -33,7 +33,7 @@ app = typer.Typer(
         "fedaux compare images.toml --jobs 2  # nine methods, three seeds",
     ),
 )
-for kind in (sweep, tune, advise, init, run, model, new):
+for kind in (sweep, tune, methods, init, run, model, new):
     app.add_typer(kind)
 app.add_typer(privacy, name="privacy")
 deploy.add_typer(backup)
