@@ -170,31 +170,6 @@ def test_a_line_that_begins_with_a_sign_is_not_a_bullet() -> None:
     assert found == []
 
 
-def test_pages_are_few_words() -> None:
-    """What a newcomer reads, and each tutorial, stay short."""
-    words = {
-        page.name: len(page.read_text(encoding="utf-8").split())
-        for page in (ROOT / "docs").glob("*.md")
-    }
-    words["README.md"] = len((ROOT / "README.md").read_text(encoding="utf-8").split())
-    tutorials = [name for name in words if name.startswith("tutorial-")]
-    assert len(tutorials) == 3
-    assert {name: words[name] for name in tutorials if words[name] > 900} == {}
-    assert (
-        sum(
-            words[name]
-            for name in ("README.md", "index.md", "concepts.md", "faq.md", *tutorials)
-        )
-        <= 10_000
-    )
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")]
-    tokens = [
-        token for page in pages for token in page.read_text(encoding="utf-8").split()
-    ]
-    # bars of tables are no words
-    assert sum(bool(re.search(r"\w", token)) for token in tokens) <= 43_000
-
-
 def test_pages_say_for_whom_they_are() -> None:
     """The first paragraph of a page names its reader."""
     pages = [
