@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from fedaux import __version__
-from fedaux.cli.backup import app as backup
 from fedaux.cli.cache import app as cache
 from fedaux.cli.common import examples, run_app
 from fedaux.cli.deploy import app as deploy
@@ -36,7 +35,6 @@ app = typer.Typer(
 for kind in (sweep, tune, methods, init, run, model, new):
     app.add_typer(kind)
 app.add_typer(privacy, name="privacy")
-deploy.add_typer(backup)
 app.add_typer(deploy, name="deploy")
 app.add_typer(site, name="site")
 app.add_typer(cache, name="cache")

@@ -474,3 +474,43 @@ def _show(folder: Path, checks: Iterable[CheckResult], as_json: bool) -> None:
         print_json({"findings": [vars(one) for one in findings]})
     if any(one.ok is False for one in findings):
         raise typer.Exit(Exit.NEGATIVE)
+
+
+@app.command(
+    "write-off",
+    epilog=examples("fedaux deploy write-off hospitals/sites/berlin --entries 7"),
+)
+def write_off(
+    folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
+    entries: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="The number of entries that the server knows of, from the site's log.",
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """For an owner whose newest vault is lost for good: what is missing counts as all
+    that was left of the budget.
+
+    The site answers again what it has stored. Anything new under noise is refused until
+    its owner raises privacy.epsilon_total.
+    """
+    from fedaux.config.schema import Config
+    from fedaux.deploy.layout import read_env
+    from fedaux.privacy.account import BudgetStore, account_folder
+    from fedaux.privacy.accounting import round_up
+
+    name = read_env(folder / "site.env")["NAME"]
+    config = Config.load(folder / "site.toml")
+    store = BudgetStore(account_folder(config, folder / "vault", name), config.privacy)
+    missing = store.write_off(entries)
+    account = store.account()
+    result = {
+        "missing": missing,
+        "epsilon": account.epsilon,
+        "entries": account.entries,
+    }
+    spent = f"ε = {round_up(account.epsilon)} in {account.entries} entries"
+    print_result(as_json, result, f"{missing} entries are written off: {spent}.")

@@ -37,9 +37,16 @@ from fedaux.deploy.certificates import (
 )
 from fedaux.privacy.roster import ROSTER_FILE, write_roster
 
-SERVER_SCRIPTS = ("superlink.sh", "superexec.sh", "register.sh", "run.sh", "metrics.sh")
+SERVER_SCRIPTS = (
+    "superlink.sh",
+    "superexec.sh",
+    "register.sh",
+    "run.sh",
+    "metrics.sh",
+    "backup.sh",
+)
 MONITORING = ("prometheus.yml", "alerts.yml", "dashboard.json")
-SITE_SCRIPTS = ("supernode.sh",)
+SITE_SCRIPTS = ("supernode.sh", "backup.sh")
 SYSTEM_USER = "fedaux"  # of a deployment that root has written
 TEMPLATES = files("fedaux.deploy") / "templates"
 
