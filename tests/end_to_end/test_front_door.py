@@ -48,7 +48,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_first_ten_lines() -> None:
     pandas = pytest.importorskip("pandas")
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("cairosvg")
     x, y, x_public, x_new = X, Y, PUBLIC, NEW
     result = fedaux.run(
         "fedaux",

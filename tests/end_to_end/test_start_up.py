@@ -212,7 +212,7 @@ HEAVY = (
     "torch._dynamo",
     "ray",
     "pandas",
-    "matplotlib",
+    "cairosvg",
 )
 
 

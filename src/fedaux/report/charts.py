@@ -1,9 +1,9 @@
 """Charts of curves, counts and shares.
 
-On a page a chart is SVG, written here because a chart library would put megabytes of
-script into every report; it takes the page's ink and paper, light or dark. As a file it
-is the same SVG, or PDF and PNG drawn by matplotlib for papers and slides, in the same
-colours: those of Okabe and Ito, which colour-blind readers can tell apart.
+A chart draws itself once, as SVG, because a chart library would put megabytes of script
+into every report. On a page it takes the page's ink and paper, light or dark. As a file
+for papers and slides the same drawing is converted to PDF or PNG by CairoSVG. The
+colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,37 +22,30 @@ from fedaux.core.errors import Exit, FedauxError, MissingPackageError
 from fedaux.core.io import write_atomically
 from fedaux.report.svg import (
     CHARACTER,
+    PAPER,
     WIDE,
+    Drawing,
     Svg,
-    circle,
     fit,
-    line,
-    points,
-    polyline,
-    read_colours,
-    rect,
     shorten,
-    text,
     text_width,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 FORMATS = ("svg", "pdf", "png")
 MAX_CURVES = 12  # of one chart
-_DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1, 1)),
-    (0, (5, 1.5, 1, 1.5)),
-    (0, (3, 1)),
-    (0, (8, 2)),
-)
-_LEFT, _TOP, _BOTTOM = 46.0, 26.0, 38.0  # around the frame of curves
-_LEAD, _ROW = 20.0, 15.0  # from the end of a curve to its name, and between two names
-# characters of a long name in a legend, before it continues on the next line
-_COLUMNS = 70
+_PIXELS_PER_INCH = 96  # of SVG
+_PNG_SCALE = 2.0  # about 200 dots an inch in print
+
+# Around the frame of curves.
+_LEFT = 46.0
+_TOP = 26.0
+_BOTTOM = 38.0
+_EDGE = 12.0  # at the right, where no names stand
+
+_LEAD = 20.0  # from the end of a curve to its name
+_NAME_HEIGHT = 15.0  # between two names
+_LEGEND_HEIGHT = 17.0  # of a line of the legend below the frame
+_STEPS = 4  # of the vertical axis
 # more of them cover each other: then a band appears when its curve is pointed at
 _SHOWN_BANDS = 2
 
@@ -65,22 +57,13 @@ class FigureError(FedauxError):
 
 
 class Chart(ABC):
-    """A chart that draws itself as SVG and on the axes of matplotlib."""
+    """A chart that draws itself as SVG, `paper_width` wide where it is converted."""
+
+    paper_width: ClassVar[float] = PAPER
 
     @abstractmethod
     def svg(self, width: float = WIDE) -> Svg:
         """Draw the chart for a page, at most `width` wide."""
-
-    @abstractmethod
-    def plot(self, axes: Axes, colours: Mapping[str, str]) -> None:
-        """Draw the chart on empty axes of `size`, in colours by the names of the style
-        sheet.
-        """
-
-    @property
-    @abstractmethod
-    def size(self) -> tuple[float, float]:
-        """Width and height in a paper, in inches."""
 
     def save(self, path: str | Path, title: str = "") -> None:
         """In the format that the name of the file ends with. Papers have captions: only
@@ -92,64 +75,43 @@ class Chart(ABC):
             raise FigureError(
                 f"{path.name}: figures are {', '.join(FORMATS)}, not {suffix!r}."
             )
-        write_atomically(
-            path,
-            self.svg().standalone(title).encode()
-            if suffix == "svg"
-            else self._draw(suffix),
-        )
+        write_atomically(path, self._content(suffix, title))
 
-    def _draw(self, suffix: str) -> bytes:
-        try:
-            import matplotlib as mpl
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            text = f"{suffix} files are drawn by matplotlib: pip install 'fedaux[figures]'."
-            raise MissingPackageError(text) from error
-        colours = read_colours()
-        style: Any = {
-            "pdf.fonttype": 42,  # fonts are embedded, as publishers ask
-            "font.size": 9,
-            "text.parse_math": False,  # names of classes and clients are no formulas
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            **dict.fromkeys(
-                (
-                    "axes.labelcolor",
-                    "text.color",
-                    "xtick.labelcolor",
-                    "ytick.labelcolor",
-                ),
-                colours["ink"],
-            ),
-            **dict.fromkeys(
-                ("axes.edgecolor", "xtick.color", "ytick.color"), colours["soft"]
-            ),
-            **{
-                "grid.color": colours["faint"],
-                "axes.axisbelow": True,
-                "legend.frameon": False,
-            },
-        }
-        with mpl.rc_context(style):
-            figure = Figure(figsize=self.size, layout="constrained")
-            self.plot(figure.add_subplot(), colours)
-            file = io.BytesIO()
-            # the same chart is the same file
-            metadata = {"CreationDate": None} if suffix == "pdf" else None
-            figure.savefig(
-                file,
-                format=suffix,
-                dpi=200,
-                metadata=metadata,
-                bbox_inches="tight",
-                pad_inches=0.04,
-            )
-        return file.getvalue()
+    def _content(self, suffix: str, title: str) -> bytes:
+        if suffix == "svg":
+            return self.svg().standalone(title).encode()
+        return _convert(self.svg(self.paper_width), suffix)
 
     def _repr_svg_(self) -> str:
         """Draw the chart for a notebook."""
         return self.svg().standalone()
+
+
+def _convert(drawing: Svg, suffix: str) -> bytes:
+    """The same drawing is the same file: a PDF has no date."""
+    try:
+        from cairocffi import PDF_METADATA_CREATE_DATE
+        from cairosvg.parser import Tree
+        from cairosvg.surface import PDFSurface, PNGSurface
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{suffix} files are drawn by CairoSVG: pip install 'fedaux[figures]'."
+        ) from error
+    except OSError as error:
+        raise MissingPackageError(
+            f"{suffix} files are drawn by the library cairo, which was not found; "
+            "install it, on Debian and Ubuntu with `apt install libcairo2`, on macOS "
+            "with `brew install cairo`."
+        ) from error
+    document = Tree(bytestring=drawing.standalone().encode())
+    file = io.BytesIO()
+    if suffix == "png":
+        surface = PNGSurface(document, file, _PIXELS_PER_INCH, scale=_PNG_SCALE)
+    else:
+        surface = PDFSurface(document, file, _PIXELS_PER_INCH)
+        surface.cairo.set_metadata(PDF_METADATA_CREATE_DATE, "")
+    surface.finish()
+    return file.getvalue()
 
 
 @dataclass(frozen=True)
@@ -166,11 +128,23 @@ class Line:
     @property
     def band(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Its lower and upper edge."""
-        values, spread = (
-            np.array(self.values),
-            np.array(self.spread or [0.0] * len(self.values)),
-        )
+        values = np.array(self.values)
+        spread = np.array(self.spread or [0.0] * len(self.values))
         return values - spread, values + spread
+
+    @property
+    def curve_kind(self) -> str:
+        """Classes of its curve in the style sheet."""
+        kind = f"curve {self.tone}"
+        if self.best:
+            return f"{kind} best"
+        return f"{kind} thin" if self.thin else kind
+
+    @property
+    def name_kind(self) -> str:
+        """Classes of its name in the style sheet."""
+        kind = f"name {self.tone}"
+        return f"{kind} best" if self.best else kind
 
 
 @dataclass(frozen=True)
@@ -187,13 +161,14 @@ class _Frame:
 
     def x(self, i: float) -> float:
         across = self.right - self.left
-        return self.left + (
-            across * i / (self.count - 1) if self.count > 1 else across / 2
-        )
+        if self.count == 1:
+            return self.left + across / 2
+        return self.left + across * i / (self.count - 1)
 
     def y(self, value: float) -> float:
-        share = min(max((value - self.bottom) / (self.top - self.bottom), 0.0), 1.0)
-        return self.lower - (self.lower - self.upper) * share
+        share = (value - self.bottom) / (self.top - self.bottom)
+        inside = min(max(share, 0.0), 1.0)
+        return self.lower - (self.lower - self.upper) * inside
 
     def places(self, values: Iterable[float]) -> list[tuple[float, float]]:
         return [(self.x(i), self.y(value)) for i, value in enumerate(values)]
@@ -216,185 +191,107 @@ class LineChart(Chart):
 
     @property
     def count(self) -> int:
-        return max(len(each.values) for each in self.lines)
+        return max(len(line.values) for line in self.lines)
 
     @property
     def limits(self) -> tuple[float, float]:
         """The limits of the vertical axis, which include zero."""
-        lowest = min(min(each.values) for each in self.lines)
-        highest = max(float(each.band[1].max()) for each in self.lines)
-        return -nice(-lowest) if lowest < 0 else 0.0, self.top or nice(highest)
+        lowest = min(min(line.values) for line in self.lines)
+        highest = max(float(line.band[1].max()) for line in self.lines)
+        bottom = -nice(-lowest) if lowest < 0 else 0.0
+        return bottom, self.top or nice(highest)
 
     def svg(self, width: float = WIDE) -> Svg:
-        room = text_width(each.label for each in self.lines)
-        beside = room + _LEAD + 6 <= 0.36 * width
-        right = width - (room + _LEAD + 6 if beside and room else 12)
+        longest_name = text_width(line.label for line in self.lines)
+        names_width = longest_name + _LEAD + 6
+        # where names would take too much from the curves, they stand below
+        beside = names_width <= 0.36 * width
+        margin = names_width if beside and longest_name else _EDGE
         frame = _Frame(
-            _LEFT, right, _TOP, self.height - _BOTTOM, self.count, *self.limits
+            _LEFT,
+            width - margin,
+            _TOP,
+            self.height - _BOTTOM,
+            self.count,
+            *self.limits,
         )
-        body = [*self._axes(frame), *(self._series(frame, each) for each in self.lines)]
+        drawing = Drawing()
+        self._draw_axes(drawing, frame)
+        for line in self.lines:
+            self._draw_series(drawing, frame, line)
         if beside:
-            return Svg(width, self.height, "".join([*body, *self._names(frame)]))
-        for row, each in enumerate(self._ranked(), 1):
-            at = self.height + row * (_ROW + 2)
-            body.append(
-                polyline(
-                    [(_LEFT - 40, at - 4), (_LEFT - 20, at - 4)], f"lead {each.tone}"
-                )
-            )
-            body.append(
-                text(
-                    _LEFT - 14,
-                    at,
-                    shorten(each.label, width - _LEFT + 14),
-                    _name_kind(each),
-                )
-            )
-        return Svg(
-            width, self.height + (len(self.lines) + 1) * (_ROW + 2), "".join(body)
-        )
+            self._draw_names(drawing, frame)
+            return drawing.sized(width, self.height)
+        self._draw_legend(drawing, width)
+        legend_height = (len(self.lines) + 1) * _LEGEND_HEIGHT
+        return drawing.sized(width, self.height + legend_height)
 
-    def _ranked(self) -> list[Line]:
-        return sorted(self.lines, key=lambda each: -each.values[-1])
+    def _draw_axes(self, drawing: Drawing, frame: _Frame) -> None:
+        for step in range(_STEPS + 1):
+            value = frame.bottom + (frame.top - frame.bottom) * step / _STEPS
+            y = frame.y(value)
+            words = f"{100 * value:.0f} %" if self.percent else f"{value:g}"
+            drawing.grid_line(frame.left, y, frame.right, y)
+            drawing.text(frame.left - 6, y + 4, words, "tick", "end")
+        x_values = self.x_values or [str(i + 1) for i in range(frame.count)]
+        tick_width = text_width(x_values) + 18
+        most = max(2, int((frame.right - frame.left) / tick_width))
+        for i in ticks(frame.count, most):
+            y = frame.lower + 16
+            drawing.text(frame.x(i), y, x_values[i], "tick", "middle")
+        middle = (frame.left + frame.right) / 2
+        drawing.text(middle, frame.lower + 33, self.x_label, "label", "middle")
+        drawing.text(0, 12, self.y_label, "label")
 
-    def _axes(self, frame: _Frame) -> list[str]:
-        body, x_values = [], self.x_values or [str(i + 1) for i in range(frame.count)]
-        for step in range(5):
-            value = frame.bottom + (frame.top - frame.bottom) * step / 4
-            at, words = (
-                frame.y(value),
-                f"{100 * value:.0f} %" if self.percent else f"{value:g}",
-            )
-            body += [
-                line(frame.left, at, frame.right, at),
-                text(frame.left - 6, at + 4, words, "tick", "end"),
-            ]
-        most = max(2, int((frame.right - frame.left) / (text_width(x_values) + 18)))
-        body += [
-            text(frame.x(i), frame.lower + 16, x_values[i], "tick", "middle")
-            for i in ticks(frame.count, most)
-        ]
-        body.append(
-            text(
-                (frame.left + frame.right) / 2,
-                frame.lower + 33,
-                self.x_label,
-                "label",
-                "middle",
-            )
-        )
-        return [*body, text(0, 12, self.y_label, "label")]
-
-    def _series(self, frame: _Frame, each: Line) -> str:
+    def _draw_series(self, drawing: Drawing, frame: _Frame, line: Line) -> None:
         """Band, curve, markers, and a place to point at for every value."""
-        body, places = [], frame.places(each.values)
-        if any(each.spread):
-            low, high = (frame.places(edge.tolist()) for edge in each.band)
-            quiet = " quiet" if len(self.lines) > _SHOWN_BANDS else ""
-            body.append(
-                f'<polygon class="band{quiet}" points="{points(high + low[::-1])}"/>'
-            )
-        body.append(
-            polyline(
-                places,
-                (
-                    "curve "
-                    f"{each.tone}{' best' if each.best else ' thin' if each.thin else ''}"
-                ),
-            )
-        )
-        if "m" in each.tone or len(places) == 1:
-            body += [
-                circle(x, y, 4, each.tone)
-                for x, y in places[:: max(1, len(places) // 10)]
-            ]
+        series = Drawing()
+        if any(line.spread):
+            low, high = (frame.places(edge.tolist()) for edge in line.band)
+            quiet = len(self.lines) > _SHOWN_BANDS
+            series.polygon(high + low[::-1], "band quiet" if quiet else "band")
+        places = frame.places(line.values)
+        series.polyline(places, line.curve_kind)
+        if "m" in line.tone or len(places) == 1:
+            every = max(1, len(places) // 10)
+            for x, y in places[::every]:
+                series.circle(x, y, 4, line.tone)
         for i, (x, y) in enumerate(places):
-            value = (
-                f"{100 * each.values[i]:.1f} %"
-                if self.percent
-                else f"{each.values[i]:.3g}"
-            )
-            at = self.x_values[i] if self.x_values else i + 1
-            body.append(
-                circle(x, y, 9, "touch", f"{each.label}, {self.x_label} {at}: {value}")
-            )
-        return f'<g class="series {each.tone}">{"".join(body)}</g>'
+            series.circle(x, y, 9, "touch", self._value_title(line, i))
+        drawing.group(series, f"series {line.tone}")
 
-    def _names(self, frame: _Frame) -> list[str]:
+    def _value_title(self, line: Line, i: int) -> str:
+        value = line.values[i]
+        words = f"{100 * value:.1f} %" if self.percent else f"{value:.3g}"
+        x_value = self.x_values[i] if self.x_values else i + 1
+        return f"{line.label}, {self.x_label} {x_value}: {words}"
+
+    def _draw_names(self, drawing: Drawing, frame: _Frame) -> None:
         """At the ends of the curves, each led to by a stroke in its colour."""
-        body, named = [], [each for each in self.lines if each.label]
-        ends = [frame.y(each.values[-1]) for each in named]
-        for each, end, place in zip(
-            named, ends, spread_out(ends, _ROW, 8.0, frame.lower), strict=True
-        ):
-            start, stop = frame.x(len(each.values) - 1), frame.right + _LEAD - 4
-            way = [
-                (start, end),
+        named = [line for line in self.lines if line.label]
+        ends = [frame.y(line.values[-1]) for line in named]
+        name_places = spread_out(ends, _NAME_HEIGHT, 8.0, frame.lower)
+        stop = frame.right + _LEAD - 4
+        for line, end, place in zip(named, ends, name_places, strict=True):
+            lead = [
+                (frame.x(len(line.values) - 1), end),
                 (frame.right + 4, end),
                 (frame.right + 10, place),
                 (stop, place),
             ]
-            body += [
-                polyline(way, f"lead {each.tone}"),
-                text(stop + 4, place + 4, each.label, _name_kind(each)),
-            ]
-        return body
+            drawing.polyline(lead, f"lead {line.tone}")
+            drawing.text(stop + 4, place + 4, line.label, line.name_kind)
 
-    @property
-    def size(self) -> tuple[float, float]:
-        rows = sum(1 + len(each.label) // _COLUMNS for each in self.lines)
-        return 6.3, 3.0 + 0.19 * rows if self._wordy else max(3.0, 0.19 * rows + 0.9)
-
-    @property
-    def _wordy(self) -> bool:
-        """Whether names are too long to stand beside the curves in a paper."""
-        return max(len(each.label) for each in self.lines) > 28
-
-    def plot(self, axes: Axes, colours: Mapping[str, str]) -> None:
-        from matplotlib.ticker import PercentFormatter
-
-        several = len(self.lines) > 1
-        for each in self._ranked():  # the legend is in the order of the ends
-            x = np.arange(1, len(each.values) + 1)
-            name, _, marked = each.tone.partition(" ")
-            dashes = _DASHES[int(name[1])] if name[1:].isdigit() and several else "-"
-            width = 2.4 if each.best and several else 1.0 if each.thin else 1.6
-            marker = "o" if marked or len(x) == 1 else None
-            axes.plot(
-                x,
-                each.values,
-                color=colours[name],
-                ls=dashes,
-                lw=width,
-                marker=marker,
-                ms=4,
-                label=fill(each.label, _COLUMNS),
-            )
-            if any(each.spread):
-                axes.fill_between(
-                    x,
-                    *each.band,
-                    color=colours[name],
-                    alpha=0.2 if len(self.lines) <= _SHOWN_BANDS else 0.1,
-                    linewidth=0,
-                )
-        axes.set(xlabel=self.x_label, ylabel=self.y_label, ylim=self.limits)
-        axes.grid(axis="y")
-        shown = range(self.count) if self.x_values else ticks(self.count, 10)
-        axes.set_xticks(
-            [i + 1 for i in shown], self.x_values or [str(i + 1) for i in shown]
-        )
-        if self.percent:
-            axes.yaxis.set_major_formatter(
-                PercentFormatter(1.0, symbol=" %", decimals=0)
-            )
-        if several:
-            place: Any = (
-                ("upper left", (0, -0.17))
-                if self._wordy
-                else ("center left", (1.01, 0.5))
-            )
-            axes.legend(loc=place[0], bbox_to_anchor=place[1], handlelength=2.8)
+    def _draw_legend(self, drawing: Drawing, width: float) -> None:
+        """Below the frame, in the order in which the curves end."""
+        left = _LEFT - 14
+        ranked = sorted(self.lines, key=lambda line: -line.values[-1])
+        for row, line in enumerate(ranked, 1):
+            y = self.height + row * _LEGEND_HEIGHT
+            dash = [(_LEFT - 40, y - 4), (_LEFT - 20, y - 4)]
+            drawing.polyline(dash, f"lead {line.tone}")
+            name = shorten(line.label, width - left)
+            drawing.text(left, y, name, line.name_kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,75 +306,34 @@ class Bubbles(Chart):
 
     def svg(self, width: float = WIDE) -> Svg:
         names, left = fit(self.classes, 0.3 * width)
-        cell = min(46.0, max(4.0, (width - left - 12) / max(len(self.clients), 1)))
-        row, head = min(30.0, max(12.0, 560 / max(len(self.classes), 1))), 18.0
-        end, foot = left + cell * len(self.clients), head + row * len(self.classes)
-        body = [text(0, 12, "class", "label")]
+        column = (width - left - 12) / max(len(self.clients), 1)
+        column = min(46.0, max(4.0, column))
+        row = min(30.0, max(12.0, 560 / max(len(self.classes), 1)))
+        head = 18.0
+        right = left + column * len(self.clients)
+        foot = head + row * len(self.classes)
+        drawing = Drawing()
+        drawing.text(0, 12, "class", "label")
         for j, name in enumerate(names):
-            at = head + row * (j + 0.5)
-            body += [
-                line(left, at, end, at),
-                text(left - 6, at + 4, name, "tick", "end"),
-            ]
-        largest, radius = max(int(self.counts.max()), 1), min(cell, row) * 0.52
+            y = head + row * (j + 0.5)
+            drawing.grid_line(left, y, right, y)
+            drawing.text(left - 6, y + 4, name, "tick", "end")
+        most = max(int(self.counts.max()), 1)
+        largest_radius = min(column, row) * 0.52
         for i, j in zip(*np.nonzero(self.counts), strict=True):
-            title = f"{self.clients[i]}: {self.counts[i, j]} × {self.classes[j]}"
-            size = max(1.2, radius * float(np.sqrt(self.counts[i, j] / largest)))
-            body.append(
-                circle(
-                    left + cell * (i + 0.5),
-                    head + row * (j + 0.5),
-                    size,
-                    "disc t0",
-                    title,
-                )
-            )
-        for i in range(
-            0, len(self.clients), max(1, int(np.ceil(3 * CHARACTER / cell)))
-        ):
-            body.append(
-                text(left + cell * (i + 0.5), foot + 14, str(i), "tick", "middle")
-            )
-        body.append(text((left + end) / 2, foot + 30, "client", "label", "middle"))
-        return Svg(end + 12, foot + 34, "".join(body))
-
-    @property
-    def _cell(self) -> float:
-        """Inches from one disc to the next."""
-        return min(
-            0.36, 5.4 / max(len(self.clients), 1), 7.0 / max(len(self.classes), 1)
-        )
-
-    @property
-    def size(self) -> tuple[float, float]:
-        longest = max((len(name) for name in self.classes), default=0)
-        across = self._cell * len(self.clients) + 0.07 * min(longest, 40) + 0.6
-        return max(2.2, across), max(1.6, self._cell * len(self.classes) + 0.7)
-
-    def plot(self, axes: Axes, colours: Mapping[str, str]) -> None:
-        i, j = np.nonzero(self.counts)
-        largest = (0.92 * 72 * self._cell) ** 2  # points
-        sizes = np.maximum(
-            largest * self.counts[i, j] / max(int(self.counts.max()), 1), 1.5
-        )
-        axes.scatter(i, j, s=sizes, color=colours["t0"], linewidth=0)
-        axes.set(xlabel="client", ylabel="class", xlim=(-0.6, len(self.clients) - 0.4))
-        axes.set(ylim=(len(self.classes) - 0.4, -0.6), aspect="equal")
-        axes.set_yticks(
-            range(len(self.classes)),
-            [name[:40] for name in self.classes],
-            size=_fitting(self._cell),
-        )
-        places = range(0, len(self.clients), int(np.ceil(0.3 / self._cell)))
-        # else a number says as much
-        named = not all(name.startswith("client-") for name in self.clients)
-        axes.set_xticks(
-            places,
-            [self.clients[i][:40] if named else str(i) for i in places],
-            rotation=60 * named,
-        )
-        axes.tick_params(length=0)
-        axes.grid(axis="y")
+            count = self.counts[i, j]
+            title = f"{self.clients[i]}: {count} × {self.classes[j]}"
+            radius = max(1.2, largest_radius * float(np.sqrt(count / most)))
+            x = left + column * (i + 0.5)
+            y = head + row * (j + 0.5)
+            drawing.circle(x, y, radius, "disc t0", title)
+        # numbers of clients need three characters
+        every = max(1, int(np.ceil(3 * CHARACTER / column)))
+        for i in range(0, len(self.clients), every):
+            x = left + column * (i + 0.5)
+            drawing.text(x, foot + 14, str(i), "tick", "middle")
+        drawing.text((left + right) / 2, foot + 30, "client", "label", "middle")
+        return drawing.sized(right + 12, foot + 34)
 
 
 @dataclass(frozen=True)
@@ -491,45 +347,26 @@ class Bars(Chart):
     tones: Mapping[str, str] = field(default_factory=dict)
 
     def svg(self, width: float = WIDE) -> Svg:
-        left = 12 + text_width(label for label, _, _ in self.rows)
-        right = 10 + text_width(words for _, _, words in self.rows)
-        above = left > 0.4 * width  # long labels have a line of their own
-        left, step, shift = (0.0, 38, 16) if above else (left, 22, 0)
-        body, across = [], width - left - right
+        labels_width = 12 + text_width(label for label, _, _ in self.rows)
+        words_width = 10 + text_width(words for _, _, words in self.rows)
+        # long labels have a line of their own
+        above = labels_width > 0.4 * width
+        left = 0.0 if above else labels_width
+        row_height = 38 if above else 22
+        shift = 16 if above else 0
+        across = width - left - words_width
+        drawing = Drawing()
         for i, (label, value, words) in enumerate(self.rows):
-            at, length = i * step + 4 + shift, across * min(max(value, 0.0), 1.0)
-            body.append(
-                text(0, at - 4, label, "tick")
-                if above
-                else text(left - 6, at + 12, label, "tick", "end")
-            )
-            body.append(rect(left, at, across, 15, "rail"))
-            body.append(rect(left, at, length, 15, self.tones.get(label, self.tone)))
-            body.append(text(width - right + 6, at + 12, words, "tick"))
-        return Svg(width, step * len(self.rows) + 6, "".join(body))
-
-    @property
-    def size(self) -> tuple[float, float]:
-        return 6.3, 0.24 * len(self.rows) + 0.6
-
-    def plot(self, axes: Axes, colours: Mapping[str, str]) -> None:
-        from matplotlib.ticker import PercentFormatter
-
-        tones = [
-            self.tones.get(label, self.tone).split()[0] for label, _, _ in self.rows
-        ]
-        places = range(len(self.rows))
-        drawn = axes.barh(
-            places,
-            [value for _, value, _ in self.rows],
-            0.7,
-            color=[colours[one] for one in tones],
-        )
-        axes.bar_label(drawn, [words for _, _, words in self.rows], padding=4)
-        axes.set_yticks(places, [label for label, _, _ in self.rows])
-        axes.set(xlim=(0, 1), ylim=(len(self.rows) - 0.4, -0.6))
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        axes.tick_params(axis="y", length=0)
+            y = i * row_height + 4 + shift
+            if above:
+                drawing.text(0, y - 4, label, "tick")
+            else:
+                drawing.text(left - 6, y + 12, label, "tick", "end")
+            length = across * min(max(value, 0.0), 1.0)
+            drawing.rect(left, y, across, 15, "rail")
+            drawing.rect(left, y, length, 15, self.tones.get(label, self.tone))
+            drawing.text(width - words_width + 6, y + 12, words, "tick")
+        return drawing.sized(width, row_height * len(self.rows) + 6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -544,141 +381,62 @@ class Heat(Chart):
     row_title: str = ""
     column_title: str = ""
 
+    # narrower, the squares of fifty classes would be too small for their names
+    paper_width: ClassVar[float] = WIDE
+
     def svg(self, width: float = WIDE) -> Svg:
-        names, left = fit([*self.rows, self.row_title], 0.34 * width)
+        row_names, left = fit([*self.rows, self.row_title], 0.34 * width)
+        column_names, slanted = fit(self.columns, 0.34 * width)
         upright = text_width(self.columns) <= 30
-        others, slanted = fit(self.columns, 0.34 * width)
-        cell = min(
-            54.0,
-            max(
-                4.0,
-                (width - left - (0 if upright else 0.6 * slanted))
-                / max(len(self.columns), 1),
-            ),
-        )
+        # names at 40° reach beyond the last column and above the first row
+        beyond = 0 if upright else 0.6 * slanted
         head = 18 + (14 if upright else 0.66 * slanted)
-        body = [
-            text(left, 12, f"{self.column_title} →", "label")
-            if self.column_title
-            else ""
-        ]
-        body.append(
-            text(left - 6, head - 6, f"{self.row_title} ↓", "label", "end")
-            if self.row_title
-            else ""
-        )
-        for i, name in enumerate(self.rows):
-            if cell >= 11:
-                body.append(
-                    text(left - 6, head + cell * (i + 0.5) + 4, names[i], "tick", "end")
-                )
-            for j, other in enumerate(self.columns):
-                value = float(self.table[i, j])
-                at, share = (
-                    (left + cell * j, head + cell * i),
-                    0.0 if np.isnan(value) else value,
-                )
-                said = "not measured" if np.isnan(value) else f"{100 * value:.1f} %"
-                body.append(
-                    rect(
-                        *at,
-                        cell - 1,
-                        cell - 1,
-                        "heat",
-                        f"{name} → {other}: {said}",
-                        share,
-                    )
-                )
-                if cell >= 24:
-                    kind = (
-                        "cell dark"
-                        if share > 0.55
-                        else "cell"
-                        if share >= 0.005
-                        else "cell none"
-                    )
-                    body.append(
-                        text(
-                            at[0] + cell / 2,
-                            at[1] + cell / 2 + 4,
-                            _whole(value),
-                            kind,
-                            "middle",
-                        )
-                    )
-        for j, name in enumerate(others if cell >= 11 else ()):
-            x, words = (
-                left + cell * (j + 0.5),
-                text(0, 0, name, "tick", "middle" if upright else "start"),
-            )
-            turn = "" if upright else " rotate(-40)"
-            body.append(
-                f'<g transform="translate({x:.1f} {head - 6:.1f}){turn}">{words}</g>'
-            )
-        right = left + cell * len(self.columns) + (0 if upright else 0.6 * slanted)
-        return Svg(right, head + cell * len(self.rows) + 4, "".join(body))
+        cell = (width - left - beyond) / max(len(self.columns), 1)
+        cell = min(54.0, max(4.0, cell))
+        drawing = Drawing()
+        if self.column_title:
+            drawing.text(left, 12, f"{self.column_title} →", "label")
+        if self.row_title:
+            drawing.text(left - 6, head - 6, f"{self.row_title} ↓", "label", "end")
+        has_names = cell >= 11
+        for i in range(len(self.rows)):
+            y = head + cell * i
+            if has_names:
+                middle = head + cell * (i + 0.5)
+                drawing.text(left - 6, middle + 4, row_names[i], "tick", "end")
+            for j in range(len(self.columns)):
+                self._draw_cell(drawing, i, j, left + cell * j, y, cell)
+        if has_names:
+            for j, name in enumerate(column_names):
+                x = left + cell * (j + 0.5)
+                if upright:
+                    drawing.placed_text(x, head - 6, name, "middle")
+                else:
+                    drawing.placed_text(x, head - 6, name, "start", turn=-40)
+        right = left + cell * len(self.columns) + beyond
+        return drawing.sized(right, head + cell * len(self.rows) + 4)
 
-    @property
-    def _cell(self) -> float:
-        """Inches of a square."""
-        return min(0.4, 5.6 / max(len(self.columns), 1))
-
-    @property
-    def size(self) -> tuple[float, float]:
-        names = (
-            0.07 * min(max(map(len, each), default=0), 40)
-            for each in (self.rows, self.columns)
-        )
-        left, above = (each + 0.5 for each in names)
-        return self._cell * len(self.columns) + left + 0.9, self._cell * len(
-            self.rows
-        ) + min(above, 2.0)
-
-    def plot(self, axes: Axes, colours: Mapping[str, str]) -> None:
-        from matplotlib.colors import LinearSegmentedColormap
-        from matplotlib.ticker import PercentFormatter
-
-        shades = LinearSegmentedColormap.from_list("shares", ["#ffffff", colours["t0"]])
-        image = axes.imshow(self.table, cmap=shades, vmin=0, vmax=1)
-        size = _fitting(self._cell)
-        tilt: dict[str, Any] = {
-            "rotation": 40,
-            "ha": "right",
-            "rotation_mode": "anchor",
-        }
-        turned = tilt if max(map(len, self.columns), default=0) > 3 else {}
-        axes.set_xticks(
-            range(len(self.columns)),
-            [name[:40] for name in self.columns],
-            size=size,
-            **turned,
-        )
-        axes.set_yticks(
-            range(len(self.rows)), [name[:40] for name in self.rows], size=size
-        )
-        axes.set(xlabel=self.column_title, ylabel=self.row_title)
-        axes.tick_params(length=0)
-        if self._cell < 0.2:  # no room for numbers
-            percent = PercentFormatter(1.0, symbol=" %")
-            axes.figure.colorbar(
-                image, ax=axes, fraction=0.04, pad=0.02, format=percent
-            )
+    def _draw_cell(
+        self, drawing: Drawing, i: int, j: int, x: float, y: float, cell: float
+    ) -> None:
+        value = float(self.table[i, j])
+        measured = not np.isnan(value)
+        share = value if measured else 0.0
+        words = f"{100 * value:.1f} %" if measured else "not measured"
+        title = f"{self.rows[i]} → {self.columns[j]}: {words}"
+        drawing.rect(x, y, cell - 1, cell - 1, "heat", title, share)
+        if cell < 24:  # no room for a number
             return
-        for (i, j), value in np.ndenumerate(self.table):
-            ink = (
-                "#ffffff"
-                if value > 0.55
-                else colours["ink" if value >= 0.005 else "soft"]
-            )
-            axes.text(
-                j,
-                i,
-                _whole(value),
-                color=ink,
-                ha="center",
-                va="center",
-                size=min(8, 26 * self._cell),
-            )
+        number = f"{100 * value:.0f}" if measured else "–"
+        kind = _number_kind(share)
+        drawing.text(x + cell / 2, y + cell / 2 + 4, number, kind, "middle")
+
+
+def _number_kind(share: float) -> str:
+    """White on a dark square, pale for what is rounded to zero."""
+    if share > 0.55:
+        return "cell dark"
+    return "cell" if share >= 0.005 else "cell none"
 
 
 def spread_out(
@@ -689,14 +447,18 @@ def spread_out(
 
     The mean of two ways: all that are too near move down, or up.
     """
-    order, steps = np.argsort(places, kind="stable"), gap * np.arange(len(places))
+    order = np.argsort(places, kind="stable")
+    steps = gap * np.arange(len(places))
+    # without the gaps, places only have to be in order
     wishes = np.array(places, dtype=float)[order] - steps
-    down, up = np.maximum.accumulate(wishes), np.minimum.accumulate(wishes[::-1])[::-1]
-    moved = np.minimum((down + up) / 2 + steps, last - steps[::-1])
-    found = np.empty(len(places))
+    down = np.maximum.accumulate(wishes)
+    up = np.minimum.accumulate(wishes[::-1])[::-1]
+    middle = (down + up) / 2 + steps
+    above_last = np.minimum(middle, last - steps[::-1])
+    moved = np.empty(len(places))
     # if all do not fit, the last are below
-    found[order] = np.maximum(moved, first + steps)
-    return [float(place) for place in found]
+    moved[order] = np.maximum(above_last, first + steps)
+    return [float(place) for place in moved]
 
 
 def ticks(count: int, most: int) -> list[int]:
@@ -706,7 +468,9 @@ def ticks(count: int, most: int) -> list[int]:
     sizes = (step * 10**power for power in range(7) for step in (1, 2, 5))
     step = next(size for size in sizes if count <= size * most)
     chosen = list(range(step - 1, count, step))
-    return chosen if step == 1 else ([0] if step > 2 or count < 4 else []) + chosen
+    if step > 2 or (step == 2 and count < 4):
+        return [0, *chosen]
+    return chosen
 
 
 def nice(value: float) -> float:
@@ -715,19 +479,7 @@ def nice(value: float) -> float:
     """
     power = 10.0 ** np.floor(np.log10(max(value, 1e-9)))
     steps = (1, 1.2, 1.6, 2, 2.4, 4, 6, 8, 10)
-    return float(
-        power * next(step for step in steps if step * power >= value * (1 - 1e-9))
-    )
-
-
-def _whole(value: float) -> str:
-    return "–" if np.isnan(value) else f"{100 * value:.0f}"
-
-
-def _name_kind(each: Line) -> str:
-    return f"name {each.tone}{' best' if each.best else ''}"
-
-
-def _fitting(cell: float) -> float:
-    """Return the font size, in points, of a name in a cell of this height in inches."""
-    return min(9.0, 64 * cell)
+    # a value that is round but for the last bit stays as it is
+    enough = value * (1 - 1e-9)
+    step = next(step for step in steps if step * power >= enough)
+    return float(power * step)

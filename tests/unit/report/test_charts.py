@@ -3,12 +3,14 @@ in every format.
 """
 
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from fedaux.core.errors import MissingPackageError
 from fedaux.report.charts import (
     Bars,
     Bubbles,
@@ -292,6 +294,30 @@ def test_a_pdf_has_its_fonts_and_no_date(chart: Chart, tmp_path: Path) -> None:
     assert data.startswith(b"%PDF")
     assert b"/FontFile2" in data  # embedded TrueType
     assert (tmp_path / "b.pdf").read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    ("module", "remedy"),
+    [("cairosvg.parser", "pip install 'fedaux[figures]'"), ("cairocffi", "libcairo2")],
+)
+def test_what_is_missing_for_a_pdf_is_named(
+    module: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package, or the library that it loads."""
+
+    class Missing:
+        def find_spec(self, name: str, *rest: object) -> None:
+            if name == module == "cairocffi":
+                raise OSError('no library called "cairo-2" was found')
+            if name == module:
+                raise ImportError(name)
+
+    for name in [name for name in sys.modules if name.startswith("cairo")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+    with pytest.raises(MissingPackageError, match=re.escape(remedy)):
+        CHARTS[0].save(tmp_path / "a.pdf")
+    CHARTS[0].save(tmp_path / "a.svg")
 
 
 def test_a_png_has_the_colours_of_the_page(tmp_path: Path) -> None:
