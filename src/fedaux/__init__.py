@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedaux.config.parsing import ConfigError as ConfigError
     from fedaux.config.schema import Config as Config
     from fedaux.core.errors import FedauxError as FedauxError
+    from fedaux.core.memory import reuse_memory as reuse_memory
     from fedaux.core.progress import ProgressEvent as ProgressEvent
     from fedaux.core.progress import RoundFinished as RoundFinished
     from fedaux.core.results import RoundResult as RoundResult
@@ -95,6 +96,7 @@ _HOMES = {
     "quantize": "privacy.mechanism",
     "register": "models",
     "resume": "runs.runner",
+    "reuse_memory": "core.memory",
     "run": "runs.runner",
     "run_sweep": "sweeps.engine",
     "tune": "sweeps.tuning",

@@ -93,10 +93,14 @@ def loading(console: Console) -> AbstractContextManager[None]:
     return busy(console, "loading PyTorch and Flower")
 
 
-def set_threads(count: int) -> None:
+def prepare_to_train(threads: int) -> None:
+    """Set up this process for the training that follows."""
     import torch
 
-    torch.set_num_threads(count)
+    from fedaux.core.memory import reuse_memory
+
+    torch.set_num_threads(threads)
+    reuse_memory()
 
 
 def print_error(error: BaseException) -> Exit:

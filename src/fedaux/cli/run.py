@@ -19,9 +19,9 @@ from fedaux.cli.common import (
     console_for,
     examples,
     loading,
+    prepare_to_train,
     print_json,
     print_result,
-    set_threads,
     with_local_modules,
 )
 from fedaux.cli.dry_run import show_dry_run
@@ -107,7 +107,7 @@ def run(
         from fedaux.runs.runner import run_over_regions
 
     if dry_run:
-        set_threads(threads)
+        prepare_to_train(threads)
         show_dry_run(settings, console_for(as_json), as_json)
         return
     usual = (
@@ -181,7 +181,7 @@ def prepare(
     from fedaux.report.model_pages import write_pretraining_page
     from fedaux.report.terminal import results_table
 
-    set_threads(threads)
+    prepare_to_train(threads)
     with Live(console) as live:
         found = pretrain(settings, on_progress=live.on_progress, cache=cache)
         accuracies = (
@@ -279,7 +279,7 @@ def _run(
     from fedaux.runs.folders import how_to_continue
 
     callbacks = make_callbacks(track or [])
-    set_threads(threads)
+    prepare_to_train(threads)
     console = console_for(as_json)
     with Live(console, hint=partial(how_to_continue, folder)) as live:
         result = experiment(on_progress=live.on_progress, callbacks=callbacks)

@@ -18,9 +18,9 @@ from fedaux.cli.common import (
     console_for,
     examples,
     loading,
+    prepare_to_train,
     print_json,
     print_result,
-    set_threads,
     with_local_modules,
 )
 
@@ -354,7 +354,7 @@ def _sweep(
     with loading(console):
         from fedaux.sweeps.engine import run_sweep, write_results
 
-    set_threads(threads)
+    prepare_to_train(threads)
     if plan.about:
         console.print(f"[bold]{escape(plan.title)}.[/bold] {escape(plan.about)}")
     with Live(console) as live:

@@ -15,8 +15,8 @@ from fedaux.cli.common import (
     console_for,
     examples,
     loading,
+    prepare_to_train,
     print_json,
-    set_threads,
     with_local_modules,
 )
 from fedaux.cli.sweep import Jobs, Methods, method_names
@@ -80,7 +80,7 @@ def tune(
         **{k: v for k, v in chosen.items() if v is not None},
     )
     folder, console = out or Path("runs") / f"{config.stem}-tune", console_for(as_json)
-    set_threads(threads)
+    prepare_to_train(threads)
     with Live(console) as live:
         found = run_tuning(
             plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress

@@ -42,6 +42,7 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
 
+from fedaux.core.memory import reuse_memory
 from fedaux.deploy import flower_patches
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ def superexec(address: str, parent: int) -> None:
 def clientapp(address: str, parent: int) -> None:
     from flwr.supernode.runtime.run_clientapp import run_clientapp
 
+    reuse_memory()
     flower_patches.clientapp_calls_with(SocketClient)
     token = sys.stdin.buffer.read().decode().strip()
     run_clientapp(address, token, insecure=True, parent_pid=parent)

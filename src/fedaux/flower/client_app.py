@@ -8,8 +8,9 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedaux.client import handlers
+from fedaux.core.memory import reuse_memory
 from fedaux.flower.error_redaction import redact_errors
-from fedaux.flower.node_settings import open_site
+from fedaux.flower.node_settings import is_simulation, open_site
 from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.messages import (
     EveryOrder,
@@ -64,5 +65,7 @@ def answer(kind: type[EveryOrder], message: Message, context: Context) -> Messag
     """Answer a message with an order of this kind, which is checked field by field
     before the gate sees it.
     """
+    if is_simulation():  # in a worker of Ray's, a process for clients alone
+        reuse_memory()
     order: EveryOrder = deserialize(kind, message.content)
     return make_reply(message, handlers.answer(order, open_site(context)))

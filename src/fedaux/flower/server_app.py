@@ -11,6 +11,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedaux.config.schema import Config
+from fedaux.core.memory import reuse_memory
 from fedaux.data.federated import open_public
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.node_registry import NodeRegistry
@@ -33,6 +34,7 @@ def server_app(run: Run) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        reuse_memory()
         config, folder = run_settings(context)
         run(config, folder, lambda server: connect(grid, server))
 
@@ -47,6 +49,7 @@ def regional_app(run: RegionalRun) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        reuse_memory()
         config, folder = run_settings(context)
         part = RegionSpec.parse(str(context.run_config.get("region", "")))
         run(config, folder, part, lambda server: connect(grid, server, part))

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
 from fedaux.core.errors import Exit, exit_code
+from fedaux.core.memory import reuse_memory
 from fedaux.core.progress import OnProgress, ProgressEvent
 
 OnTaskProgress = Callable[["Task", ProgressEvent], None]
@@ -153,6 +154,7 @@ def _serve(connection: Connection, threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
+    reuse_memory()
     try:
         while True:
             connection.send(_attempt(connection.recv(), connection.send))
