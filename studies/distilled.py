@@ -21,7 +21,7 @@ import numpy as np
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
 from fedaux.runs.runner import run
-from studies.scorers import BASE, MEAN, REFERENCES, from_command_line, over_splits
+from studies.scorers import BASE, REFERENCES, from_command_line, over_splits
 
 # distillation rates: the paper's, and one that linear heads can follow
 PAPER, FAST = 5e-5, 1e-3
@@ -43,7 +43,6 @@ ARMS: dict[str, tuple[str, dict[str, object], bool]] = {
         {"privacy": replace(BASE, scorer="logistic", ridge=0.03)},
         True,
     ),
-    "FedAUX, mean embedding": ("fedaux", {"privacy": MEAN}, True),
     "FedAUX, class embedding": ("fedaux", {"privacy": BASE}, True),
     "the same, ε = 1": ("fedaux", {"privacy": ONE}, True),
     "the same, ε = 1, standing teachers": (

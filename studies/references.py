@@ -20,7 +20,7 @@ from fedaux.core.arrays import Arrays
 from fedaux.messages import Release
 from fedaux.privacy.mechanism import GRID, Summary, clip_rows
 from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares
-from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer, embed, public_map
 from fedaux.scoring.logistic import LogisticScorer, solve
 
 Vector = NDArray[np.float64]
@@ -127,32 +127,6 @@ def paper_literal(privacy: PrivacyConfig, classes: int) -> Literal:
 
 
 @dataclass(frozen=True)
-class Noiseless(MeanEmbeddingScorer):
-    """The default scorer without its noise: what the noise costs."""
-
-    name: str = "studies.references:mean_noiseless"
-    bound = None
-
-    def summarise(
-        self,
-        public: Arrays,
-        features: Features,
-        labels: Labels,
-        adjacency: str,
-        size: int,
-        shares: Shares,
-    ) -> Summary:
-        return _bare(self.embed(public, features).mean(axis=0), size)
-
-    def fit(
-        self, public: Arrays, reference: Reference, releases: Sequence[Release]
-    ) -> Fitted:
-        return super().fit(
-            public, reference, [replace(one, scale=0.0) for one in releases]
-        )
-
-
-@dataclass(frozen=True)
 class NoiselessClasses(ClassEmbeddingScorer):
     """Class sums without their noise."""
 
@@ -185,16 +159,13 @@ def class_noiseless(privacy: PrivacyConfig, classes: int) -> NoiselessClasses:
     return NoiselessClasses(classes, privacy.embedding_dim)
 
 
-def mean_noiseless(privacy: PrivacyConfig, classes: int) -> Noiseless:
-    return Noiseless(privacy.embedding_dim)
-
-
 @dataclass(frozen=True)
-class Kde(MeanEmbeddingScorer):
+class Kde:
     """A Gaussian kernel density of the client's own records, over one of D⁻: it hands
     the records over.
     """
 
+    embedding_dim: int = 32
     kept: int = 300  # records that speak for a client
     # the best of 0.15, 0.2, 0.25, 0.3 for the ensemble: a reference should be hard to
     # beat
@@ -203,7 +174,14 @@ class Kde(MeanEmbeddingScorer):
     bound = None
 
     def size(self, public: Arrays) -> int:
-        return self.kept * super().size(public)
+        return self.kept * int(public["basis"].shape[1])
+
+    def publish(self, negatives: Features) -> Arrays:
+        mean, basis = public_map(negatives, self.embedding_dim)
+        return {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
+
+    def embed(self, public: Arrays, features: Features) -> Features:
+        return embed(public, features)
 
     def summarise(
         self,

@@ -48,23 +48,15 @@ from fedaux.server.server import Server
 RESULTS = Path(__file__).parent / "results"
 BASE = PrivacyConfig(epsilon=0.1, delta=1e-5)
 REFERENCES = replace(BASE, unsafe_seed=0)
-MEAN = replace(BASE, scorer="mean-embedding")
 SCORERS: dict[str, PrivacyConfig] = {
     "class embedding (default)": BASE,
     "class embedding, k = 16": replace(BASE, embedding_dim=16),
     "class embedding, k = 64": replace(BASE, embedding_dim=64),
     "class embedding, ε = 1": replace(BASE, epsilon=1.0),
-    "mean embedding": MEAN,
-    "mean embedding, k = 16": replace(MEAN, embedding_dim=16),
-    "mean embedding, k = 64": replace(MEAN, embedding_dim=64),
-    "mean embedding, ε = 1": replace(MEAN, epsilon=1.0),
     "logistic, repaired, λ = 0.03": replace(BASE, scorer="logistic", ridge=0.03),
     "paper, literal": replace(REFERENCES, scorer="studies.references:paper_literal"),
     "not private: class embedding": replace(
         REFERENCES, scorer="studies.references:class_noiseless"
-    ),
-    "not private: mean embedding": replace(
-        REFERENCES, scorer="studies.references:mean_noiseless"
     ),
     "not private: kernel density": replace(
         REFERENCES, scorer="studies.references:kde", embedding_dim=64

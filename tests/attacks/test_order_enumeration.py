@@ -330,7 +330,6 @@ class Pair:
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "prepare, class-embedding": ({}, "prepare"),
     "prepare, class-moments": ({"scorer": "class-moments"}, "prepare"),
-    "prepare, mean-embedding": ({"scorer": "mean-embedding"}, "prepare"),
     "prepare, logistic": ({"scorer": "logistic"}, "prepare"),
     "train privately": ({"train": True}, "train"),
     "sums that no owner agreed to": ({}, "sums"),
@@ -340,7 +339,6 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 LEAST = {
     "prepare, class-embedding": (500, 50),
     "prepare, class-moments": (500, 50),
-    "prepare, mean-embedding": (500, 50),
     "prepare, logistic": (600, 50),
     "train privately": (1300, 200),
     "sums that no owner agreed to": (380, 0),

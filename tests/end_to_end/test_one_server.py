@@ -208,9 +208,6 @@ VARIANTS = {
     "certainty": replace(
         CONFIG, teachers=TeachersConfig(weights="certainty", max_share=0.4)
     ),
-    "mean-embedding": replace(
-        CONFIG, privacy=replace(CONFIG.privacy, scorer="mean-embedding")
-    ),
 }
 
 

@@ -55,9 +55,6 @@ SETTINGS = {
         CONFIG, head_only=True, teachers=TeachersConfig(examples=60)
     ),
     "certainty": replace(CONFIG, teachers=TeachersConfig(weights="certainty")),
-    "mean embedding": replace(
-        CONFIG, privacy=replace(CONFIG.privacy, scorer="mean-embedding")
-    ),
     "logistic": replace(
         CONFIG, privacy=replace(CONFIG.privacy, scorer="logistic", epsilon=50.0)
     ),

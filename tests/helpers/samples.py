@@ -40,7 +40,7 @@ def weights(value: float = 1.0) -> dict[str, Any]:
 def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
     facts = {
         "prototype": '["mlp", {}]',
-        "scorer": "mean-embedding",
+        "scorer": "class-embedding",
         "classes": 10,
         "size": 2,
         "h0": "f00d",
@@ -56,7 +56,7 @@ def prepare_order(client: str = "a", **changes: Any) -> PrepareOrder:
 
 def release(client: str = "a", **changes: Any) -> Release:
     facts = {
-        "scorer": "mean-embedding",
+        "scorer": "class-embedding",
         "records": 7,
         "epsilon": 0.1,
         "delta": 1e-5,

@@ -45,7 +45,7 @@ CONFIG = Config(
     data=DataConfig(clients=len(CLIENTS)),
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(batch_size=10),
-    privacy=PrivacyConfig(scorer="mean-embedding", epsilon=1.0, embedding_dim=2),
+    privacy=PrivacyConfig(scorer="logistic", epsilon=1.0),
     federation=FederationConfig(quorum=0.5),
 )
 Answer = Callable[[Order], Reply | None]  # None: silence
@@ -84,7 +84,7 @@ def release(order: PrepareOrder, **changes: Any) -> Release:
     sensitivity, records = 2.0**21, 10 * len(order.client)
     noise = multiplier(1.0, 1e-5, "analytic", order.size, sensitivity) * sensitivity
     facts = (
-        "mean-embedding",
+        "logistic",
         records,
         1.0,
         1e-5,

@@ -28,7 +28,7 @@ def release(client: str) -> Release:
     values = np.array([2**62, -(2**62), 0, -1], dtype=np.int64)
     return Release(
         client,
-        "mean-embedding",
+        "class-embedding",
         7,
         0.1,
         1e-5,

@@ -34,7 +34,7 @@ from fedaux.privacy.ledger import Ledger
 from fedaux.privacy.mechanism import GRID, Summary, release
 from fedaux.scoring import logistic
 from fedaux.scoring.base import Reference
-from fedaux.scoring.embedding import MeanEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import teacher_weights
@@ -137,14 +137,14 @@ def test_b_nothing_but_the_noisy_vector_is_sent(
     """No γ_i: two clients whose data differ only in scale send releases that differ in
     the vector alone.
     """
-    scorer = MeanEmbeddingScorer(4)
+    scorer = ClassEmbeddingScorer(2, 4)
     public = scorer.publish(data[1])
     made = [
         release(
             scorer.summarise(
                 public,
                 factor * data[0],
-                NONE,
+                np.arange(len(data[0])) % 2,
                 "replace-one",
                 1000,
                 np.ones(len(data[0])),
@@ -274,9 +274,9 @@ def test_g_the_noise_is_whole_numbers_from_no_seed() -> None:
     assert "NOT PRIVATE" in Ledger({"a": seeded}, {"a": ACCOUNT}).statement()
 
 
-@pytest.mark.parametrize("scorer", [MeanEmbeddingScorer(4), LogisticScorer(0.01)])
+@pytest.mark.parametrize("scorer", [ClassEmbeddingScorer(2, 4), LogisticScorer(0.01)])
 def test_h_the_mean_does_not_eat_the_norm(
-    scorer: MeanEmbeddingScorer | LogisticScorer, data: tuple[np.ndarray, np.ndarray]
+    scorer: ClassEmbeddingScorer | LogisticScorer, data: tuple[np.ndarray, np.ndarray]
 ) -> None:
     negatives = data[1] + 3.0  # rectified features: far from the origin
 

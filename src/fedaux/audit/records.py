@@ -333,10 +333,8 @@ def exchanged(folder: Path, audit: AuditConfig) -> AttackResult:
 
 
 def added(folder: Path, audit: AuditConfig) -> AttackResult:
-    """One record more in a mean of φ, at a declared size."""
-    settings = scores(
-        audit, scorer="mean-embedding", adjacency="add-remove", declared_records=8
-    )
+    """One record more in the sums and counts of φ, at a declared size."""
+    settings = scores(audit, adjacency="add-remove", declared_records=8)
     sites = [
         AuditedSite.at(
             write_rows(folder / f"{n}", np.array([(1, 0)] * n), [0] * n), **settings

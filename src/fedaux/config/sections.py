@@ -213,7 +213,7 @@ class PrivacyConfig(Settings):
 
     section = "privacy."
 
-    # or class-moments, mean-embedding, logistic, module:function
+    # or class-moments, logistic, module:function
     scorer: str = "class-embedding"
     epsilon: Epsilon = 0.1  # of one release of scores
     # of all that a client ever releases, private training too; 0: one release only
@@ -249,7 +249,6 @@ class PrivacyConfig(Settings):
             scorers = (
                 "class-embedding",
                 "class-moments",
-                "mean-embedding",
                 "logistic",
                 "module:function",
             )

@@ -125,7 +125,6 @@ _EMBEDDING = {"mean": ArrayType(FLOAT, ("H",)), "basis": ArrayType(FLOAT, ("H", 
 PUBLIC: dict[str, Mapping[str, ArrayType]] = {  # by scorer
     "class-embedding": _EMBEDDING,
     "class-moments": {**_EMBEDDING, "split": ArrayType(FLOAT, (3,), low=0, high=1)},
-    "mean-embedding": _EMBEDDING,
     "logistic": {
         "mean": ArrayType(FLOAT, ("H",)),
         "radius": ArrayType(FLOAT, (1,), low=TINY),

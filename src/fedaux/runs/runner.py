@@ -345,10 +345,9 @@ def planner(
         "declared_records": 1,
     }
     privacy = replace(config.privacy, **changes)
-    if "embedding" not in privacy.scorer:
+    if privacy.scorer != "class-embedding":
         raise ValueError(
-            "a plan needs the scorer class-embedding or mean-embedding, not "
-            f"{privacy.scorer}"
+            f"a plan needs the scorer class-embedding, not {privacy.scorer}"
         )
     server = make_server(config, cache=cache)
     server.restore(initial_state(server))

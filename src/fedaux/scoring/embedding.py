@@ -1,12 +1,11 @@
-"""Scorers on φ, a record's features, centred and half-whitened by a public map, as a
-direction.
+"""The default scorer, on φ: a record's features, centred and half-whitened by a public
+map, as a direction.
 
 The map comes from features of D⁻ alone. Each record's φ has norm at most 1, so
 exchanging one record moves a sum of φ by at most 2, whatever the record is; that is the
-whole proof. A client releases one noisy mean of φ (mean embedding), or noisy sums and
-counts per class (class embedding, the default); what the server makes of them,
-densities, weights and a head in closed form, is post-processing and costs no further
-privacy.
+whole proof. A client releases noisy sums and counts per class; what the server makes of
+them, densities, weights and a head in closed form, is post-processing and costs no
+further privacy.
 
 SciPy's slow subpackages are imported where they are used: a real client starts a new
 process for every message.
@@ -28,7 +27,6 @@ from fedaux.core.arrays import Arrays
 from fedaux.messages import Release
 from fedaux.privacy.mechanism import (
     GRID,
-    UNIT_SENSITIVITY,
     Bound,
     Summary,
     max_norm,
@@ -196,95 +194,8 @@ def posterior_mean(
     return np.asarray(between @ solve(between + noise, shift, assume_a="pos"))
 
 
-class EmbeddingScorer(PortableScorer):
-    """The common part of both embedding scorers."""
-
-    embedding_dim: int
-
-    def publish(self, negatives: Features) -> Arrays:
-        mean, basis = public_map(negatives, self.embedding_dim)
-        return {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
-
-    def embed(self, public: Arrays, features: Features) -> Vector:
-        return embed(public, features)
-
-
 @dataclass(frozen=True)
-class MeanEmbeddingScorer(EmbeddingScorer):
-    """A scorer without labels: a private mean of φ."""
-
-    embedding_dim: int = 32
-    name: str = "mean-embedding"
-
-    def size(self, public: Arrays) -> int:
-        return int(public["basis"].shape[1])
-
-    def summarise(
-        self,
-        public: Arrays,
-        features: Features,
-        labels: Labels,
-        adjacency: str,
-        size: int,
-        shares: Shares,
-    ) -> Summary:
-        """Σ share·φ(x) over D_i in exact integers: a mean over units of the mean over
-        each unit's records.
-        """
-        values = quantize(embed_per_record(public, features), shares).sum(axis=0)
-        bound = self.bound(public, adjacency, size)
-        return Summary(values, bound.step, bound.sensitivity, adjacency, size)
-
-    def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
-        """A record of share s adds a vector of norm at most ⌊s·GRID⌋, so a unit one of
-        norm at most GRID.
-        """
-        return Bound(
-            float(GRID * size),
-            1.0 / (GRID * size),
-            float(GRID * UNIT_SENSITIVITY[adjacency]),
-        )
-
-    def fit_arrays(
-        self, public: Arrays, reference: Reference, releases: Sequence[Release]
-    ) -> Fit:
-        """Shared: the moments of D⁻. Own: the released mean, its noise, |D_i|, and log
-        |D_i|/|D⁻|.
-        """
-        shared = {"centre": reference.mean, "covariance": reference.covariance}
-        noise = {
-            r.client: [
-                r.scale * r.step,
-                r.records,
-                np.log(r.records / len(reference.rows)),
-            ]
-            for r in releases
-        }
-        own = {
-            r.client: {
-                "mean": r.arrays["values"] * r.step,
-                "noise": np.array(noise[r.client]),
-            }
-            for r in releases
-        }
-        return shared, own
-
-    def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
-        """The predictive density of a client's rows over the density of D⁻."""
-        public = Gaussian(shared["centre"], shared["covariance"])
-
-        def log_odds(mean: Vector, noise: Vector) -> LogOdds:
-            sigma, records, offset = noise
-            client = predictive(mean, public, sigma, records)
-            return lambda rows: (
-                client.log_density(rows) - public.log_density(rows) + offset
-            )
-
-        return Fitted({client: log_odds(**arrays) for client, arrays in own.items()})
-
-
-@dataclass(frozen=True)
-class ClassEmbeddingScorer(EmbeddingScorer):
+class ClassEmbeddingScorer(PortableScorer):
     """The default: private sums of φ per class, pooled over the clients that share a
     class.
 
@@ -299,6 +210,13 @@ class ClassEmbeddingScorer(EmbeddingScorer):
     name: str = "class-embedding"
     # the sum of clients' summaries is the summary of all their records
     additive: ClassVar[bool] = True
+
+    def publish(self, negatives: Features) -> Arrays:
+        mean, basis = public_map(negatives, self.embedding_dim)
+        return {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
+
+    def embed(self, public: Arrays, features: Features) -> Vector:
+        return embed(public, features)
 
     def counts(self, public: Arrays, values: Vector) -> Vector:
         """Return the records of each class, (C,), of a release in units."""

@@ -8,7 +8,7 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import import_function
 from fedaux.scoring.base import Scorer
 from fedaux.scoring.class_moments import ClassMomentsScorer, PublicFacts
-from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 
 
@@ -28,8 +28,6 @@ def make_scorer(
             privacy.epsilon, privacy.delta, privacy.adjacency, expected, releases
         )
         return ClassMomentsScorer(classes, privacy.embedding_dim, facts=facts)
-    if privacy.scorer == "mean-embedding":
-        return MeanEmbeddingScorer(privacy.dimension)
     if privacy.scorer == "logistic":
         return LogisticScorer(privacy.ridge)
     scorer: Scorer = import_function(privacy.scorer, "scorer")(privacy, classes)

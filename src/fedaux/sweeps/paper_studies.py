@@ -298,7 +298,7 @@ STUDIES: dict[str, Study] = {
         ),
         Grid(
             {
-                "privacy.scorer": ["logistic", "mean-embedding", "class-embedding"],
+                "privacy.scorer": ["logistic", "class-embedding"],
                 "privacy.epsilon": [0.04, 0.1, 1.0, NO_NOISE],
             },
             {"rounds": 10},

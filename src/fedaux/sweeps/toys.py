@@ -18,7 +18,7 @@ from fedaux.privacy.mechanism import release
 from fedaux.report.tables import markdown
 from fedaux.report.terminal import plural
 from fedaux.scoring.base import Reference, Scorer
-from fedaux.scoring.embedding import MeanEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.teacher_weights import teacher_weights
 
@@ -117,7 +117,7 @@ def gaussians(seed: int) -> dict[str, float]:
         epsilon: _released(own, negatives, asked, LogisticScorer(0.1), epsilon)
         for epsilon in (1000.0, 0.1)
     }
-    embedding = _released(own, negatives, asked, MeanEmbeddingScorer(5), 1.0)
+    embedding = _released(own, negatives, asked, ClassEmbeddingScorer(CLIENTS, 5), 1.0)
     shares = {
         "equal weights": np.full_like(theory, 1 / CLIENTS),
         "s of logistic regression, not regularised, no noise": _shares(
@@ -128,7 +128,7 @@ def gaussians(seed: int) -> dict[str, float]:
             logistic[1000.0], "certainty"
         ),
         "s at λ = 0.1, ε = 0.1": _shares(logistic[0.1], "certainty"),
-        "s/(1 − s) of the mean embedding, ε = 1": _shares(embedding, "odds"),
+        "s/(1 − s) of the class embedding, ε = 1": _shares(embedding, "odds"),
     }
     return {name: distance(found, theory) for name, found in shares.items()}
 
@@ -164,7 +164,7 @@ def _released(
     )
     sent = []
     for index, points in enumerate(own):
-        labels, shares = np.zeros(len(points), np.int64), np.ones(len(points))
+        labels, shares = np.full(len(points), index), np.ones(len(points))
         summary = scorer.summarise(
             public, quadratic(points), labels, "replace-one", len(points), shares
         )
@@ -173,7 +173,9 @@ def _released(
     fitted = scorer.fit(
         public, Reference(np.asarray(scorer.embed(public, quadratic(negatives)))), sent
     )
-    return np.stack([fitted.log_odds[one.client](rows) for one in sent])
+    if fitted.transform is not None:
+        rows = fitted.transform(rows)
+    return np.stack([fitted.log_odds[release.client](rows) for release in sent])
 
 
 def _shares(log_odds: Matrix, kind: str) -> Matrix:

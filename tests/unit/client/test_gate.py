@@ -137,9 +137,9 @@ CASES = [
     ),
     Case(
         "another scorer",
-        replace(RELEASE, scorer="mean-embedding"),
+        replace(RELEASE, scorer="class-moments"),
         (
-            "Cannot release with the scorer 'mean-embedding': this site's own settings "
+            "Cannot release with the scorer 'class-moments': this site's own settings "
             "say 'class-embedding'."
         ),
     ),

@@ -69,7 +69,7 @@ def test_what_clients_send(name: str) -> None:
         ({"method": "fedavg"}, None, False),
         ({"method": "fedaux"}, "Private head", True),
         ({"method": "fedaux", "head_init": "random"}, None, True),
-        ({"method": "fedaux", "privacy": {"scorer": "mean-embedding"}}, None, True),
+        ({"method": "fedaux", "privacy": {"scorer": "logistic"}}, None, True),
         ({"method": "ridge+p"}, "Ridge+P", False),
         ({"method": "private-head"}, "Private head", True),
         ({"method": "fedavg", "head_init": "ridge"}, "Ridge", False),

@@ -252,9 +252,7 @@ def test_toml_in_another_encoding_is_a_config_error(
 def test_a_private_head_needs_the_releases_it_is_made_of() -> None:
     assert Config.from_dict({"head_init": "private-head", "method": "feddf+p"}).releases
     with pytest.raises(ConfigError, match="private head needs"):
-        Config.from_dict(
-            {"head_init": "private-head"}, ["privacy.scorer=mean-embedding"]
-        )
+        Config.from_dict({"head_init": "private-head"}, ["privacy.scorer=logistic"])
 
 
 def test_a_run_keeps_its_id_when_it_goes_on_for_longer() -> None:

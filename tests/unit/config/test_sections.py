@@ -41,7 +41,7 @@ CHECKS = [
         "privacy.scorer=mean",
         (
             "unknown privacy.scorer 'mean'; choose from class-embedding, "
-            "class-moments, mean-embedding"
+            "class-moments, logistic"
         ),
     ),
     ("privacy.adjacency=add", "choose from replace-one, add-remove"),
@@ -56,8 +56,8 @@ CHECKS = [
     ("privacy.embedding_dim=-1", "privacy.embedding_dim must be at least 0"),
     ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
     (
-        "privacy.scorer=meen-embedding",
-        "choose from class-embedding, class-moments, mean-embedding",
+        "privacy.scorer=clas-embedding",
+        "choose from class-embedding, class-moments, logistic",
     ),
     ("data.partition=random", "choose from dirichlet, shards, iid"),
 ]

@@ -226,7 +226,6 @@ def test_more_records_than_are_believed_cost_the_contribution(tmp_path: Path) ->
 OPTIONS = [
     {"teacher_weights": "certainty"},
     {"max_share": 0.3},
-    {"scorer": "mean-embedding"},
     {"scorer": "logistic", "ridge": 0.1},
 ]
 

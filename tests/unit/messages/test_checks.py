@@ -169,7 +169,7 @@ def test_what_a_scorer_publishes_is_known_by_its_name() -> None:
                 scorer="logistic", public={**arrays, "radius": np.zeros(1, np.float32)}
             )
         )
-    taught = Teaching("d", 3, "mean-embedding").to_json()
+    taught = Teaching("d", 3, "class-embedding").to_json()
     check_order(train_order(teaching=taught, public=prepare_order().public))
     with pytest.raises(OrderError, match="mean, basis"):
         check_order(train_order(teaching=taught, public=arrays))

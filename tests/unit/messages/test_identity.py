@@ -139,7 +139,7 @@ def test_facts_of_a_run_are_what_is_fixed_for_it() -> None:
     order = prepare_order()
     assert run_facts(order) == {
         "prototype": '["mlp", {}]',
-        "scorer": "mean-embedding",
+        "scorer": "class-embedding",
         "classes": 10,
         "size": 2,
         "h0": "f00d",

@@ -181,6 +181,6 @@ def test_a_plan_needs_an_embedding_scorer(tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text('[privacy]\nscorer = "logistic"\n')
     with pytest.raises(
         ValueError,
-        match="a plan needs the scorer class-embedding or mean-embedding, not logistic",
+        match="a plan needs the scorer class-embedding, not logistic",
     ):
         planner(tmp_path / "my.toml", 10, 1e-5, "replace-one")

@@ -23,7 +23,6 @@ from fedaux.scoring.embedding import (
     BETWEEN_GROUPS,
     ClassEmbeddingScorer,
     Gaussian,
-    MeanEmbeddingScorer,
     class_sums,
     embed,
     linear_discriminant,
@@ -34,7 +33,6 @@ from fedaux.scoring.embedding import (
 from fedaux.server.analytic_round import set_head
 
 RNG = np.random.default_rng(0)
-NONE = np.zeros(0, np.int64)  # the mean embedding has no use for labels
 CENTRES = np.random.default_rng(5).normal(size=(4, 10)) * 1.5
 
 
@@ -84,7 +82,7 @@ def test_a_row_and_twice_that_row_look_alike_and_no_array_smuggles_in_an_axis() 
     row.
     """
     rows = cloud(np.random.default_rng(1), 300, 5)
-    public = MeanEmbeddingScorer(4).publish(rows)
+    public = ClassEmbeddingScorer(3, 4).publish(rows)
     centre = public["mean"].astype(np.float64)
     assert np.allclose(embed(public, centre + 2 * (rows - centre)), embed(public, rows))
     with pytest.raises(ValueError, match="'mean' has shape"):
@@ -115,86 +113,6 @@ def test_predictive_is_an_average_over_all_possible_means() -> None:
     assert np.allclose(found.log_density(x[:, None]), naive, atol=1e-6)
 
 
-def quiet_release(
-    scorer: MeanEmbeddingScorer,
-    public: Arrays,
-    rows: np.ndarray,
-    sigma: float,
-    client: str,
-) -> Release:
-    """Under noise of this deviation."""
-    made = scorer.summarise(
-        public, rows, NONE, "replace-one", len(rows), np.ones(len(rows))
-    )
-    values = made.values + np.rint(
-        RNG.normal(0, sigma / made.step, made.values.shape)
-    ).astype(np.int64)
-    facts = (
-        scorer.name,
-        len(rows),
-        1.0,
-        1e-5,
-        "replace-one",
-        "opendp",
-        made.sensitivity,
-        sigma / made.step,
-        made.step,
-    )
-    return Release(client, *facts, False, "", {"values": values})
-
-
-def test_mean_log_odds_prefer_what_looks_like_the_client_until_noise_drowns_it() -> (
-    None
-):
-    """Two clients at opposite ends: told apart where the noise is small, alike on every
-    row where it is huge.
-    """
-    rng, scorer = np.random.default_rng(6), MeanEmbeddingScorer(embedding_dim=6)
-    negatives = cloud(rng, 1000, 6)
-    public = scorer.publish(negatives)
-    reference, gaps = Reference(scorer.embed(public, negatives)), []
-    for sigma in (0.001, 20.0):
-        sent = [
-            quiet_release(scorer, public, cloud(rng, 400, 6, at), sigma, str(at))
-            for at in (1.0, -1.0)
-        ]
-        fitted = scorer.fit(public, reference, sent)
-        near = scorer.embed(public, cloud(rng, 500, 6, 1.0))
-        gaps.append(
-            np.mean(fitted.log_odds["1.0"](near) - fitted.log_odds["-1.0"](near))
-        )
-    assert gaps[0] > 1.0
-    assert abs(gaps[1]) < 0.15
-    (one,) = sent[:1]
-    point = near[:1]
-    public_rows = Gaussian(reference.mean, reference.covariance)
-    density = predictive(
-        one.arrays["values"] * one.step, public_rows, one.scale * one.step, 400
-    )
-    naive = (
-        density.log_density(point) - public_rows.log_density(point) + np.log(400 / 1000)
-    )
-    assert fitted.log_odds["1.0"](point) == pytest.approx(naive)
-
-
-def test_the_mean_is_the_mean_over_units() -> None:
-    """Over records, or over persons of their records."""
-    rows = np.random.default_rng(1).normal(size=(7, 5)).astype(np.float32)
-    scorer = MeanEmbeddingScorer(5)
-    public = scorer.publish(cloud(RNG, 300, 5))
-    phi, persons = (
-        scorer.embed(public, rows),
-        Records(rows, person=np.array([4, 4, 2, 4, 9, 2, 4])),
-    )
-    for units in (Units.of(persons, "record", 1), Units.of(persons, "person", 3)):
-        found = scorer.summarise(
-            public, rows, NONE, "replace-one", units.count, units.shares
-        )
-        naive = np.mean([phi[own].mean(axis=0) for own in units.rows], axis=0)
-        assert np.allclose(found.values * found.step, naive, atol=1e-5)
-        assert (found.sensitivity, found.records) == (2 * GRID, units.count)
-
-
 wild = st.one_of(
     st.floats(width=32, allow_nan=True, allow_infinity=True),
     st.sampled_from([1e38, -1e38, 0.0, np.inf, -np.inf, np.nan]),
@@ -205,26 +123,32 @@ wild = st.one_of(
 @given(
     record=st.lists(wild, min_size=4, max_size=4),
     other=st.lists(wild, min_size=4, max_size=4),
+    classes=st.lists(st.integers(-1, 2), min_size=2, max_size=2),
     adjacency=st.sampled_from(["replace-one", "add-remove"]),
 )
-def test_no_record_moves_the_mean_further_than_stated(
-    record: list[float], other: list[float], adjacency: str
+def test_no_record_moves_the_sums_further_than_stated(
+    record: list[float], other: list[float], classes: list[int], adjacency: str
 ) -> None:
     rng = np.random.default_rng(2)
-    scorer = MeanEmbeddingScorer(embedding_dim=3)
+    scorer = ClassEmbeddingScorer(2, embedding_dim=3)
+    others = rng.integers(2, size=9)
+    labels = np.append(others, classes[0])
     public = scorer.publish(cloud(rng, 200, 4))
     rest = cloud(rng, 9, 4)
     with np.errstate(all="ignore"):
         one = scorer.summarise(
             public,
             np.vstack([rest, record]),
-            NONE,
+            labels,
             adjacency,
             10,
             np.ones(len(rest) + 1),
         )
-        left = np.vstack([rest, other]) if adjacency == "replace-one" else rest
-        two = scorer.summarise(public, left, NONE, adjacency, 10, np.ones(len(left)))
+        left, labels = rest, others
+        if adjacency == "replace-one":
+            left = np.vstack([rest, other])
+            labels = np.append(others, classes[1])
+        two = scorer.summarise(public, left, labels, adjacency, 10, np.ones(len(left)))
     assert np.linalg.norm((one.values - two.values).astype(float)) <= one.sensitivity
 
 

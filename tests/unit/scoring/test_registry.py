@@ -8,7 +8,7 @@ import pytest
 from fedaux.config.schema import Config, ConfigError
 from fedaux.config.sections import PrivacyConfig
 from fedaux.scoring.base import Reference, bound_function, check_shapes
-from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.registry import make_scorer
 
@@ -35,24 +35,23 @@ def test_a_scorer_without_a_bound_is_not_held_to_one() -> None:
     class Own:
         name = "own"
 
-    assert bound_function(MeanEmbeddingScorer(3)) is not None
+    assert bound_function(ClassEmbeddingScorer(3)) is not None
     assert bound_function(LogisticScorer(0.1)) is not None
     assert bound_function(Own()) is None  # type: ignore[arg-type]
 
 
 MINE = """
-from fedaux.scoring.embedding import MeanEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer
 
 def scorer(privacy, classes):
-    return MeanEmbeddingScorer(privacy.embedding_dim, name="my_scorers:scorer")
+    return ClassEmbeddingScorer(
+        classes, privacy.embedding_dim, name="my_scorers:scorer"
+    )
 """
 
 
 def test_scorers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert make_scorer(PrivacyConfig(), 7) == ClassEmbeddingScorer(7, 32)
-    assert make_scorer(
-        PrivacyConfig(scorer="mean-embedding"), 7
-    ) == MeanEmbeddingScorer(32)
     assert make_scorer(
         PrivacyConfig(scorer="logistic", ridge=0.5), 7
     ) == LogisticScorer(0.5)

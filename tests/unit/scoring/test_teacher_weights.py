@@ -17,7 +17,7 @@ from fedaux.messages import Release
 from fedaux.privacy.mechanism import release
 from fedaux.scoring import teacher_weights as room
 from fedaux.scoring.base import Fitted, PortableScorer, Reference
-from fedaux.scoring.embedding import ClassEmbeddingScorer, MeanEmbeddingScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.teacher_weights import (
     MIN_WEIGHT,
@@ -205,7 +205,7 @@ def test_nobody_is_taken_for_more_exact_than_the_median_client() -> None:
 @pytest.fixture
 def embedding() -> PublicEmbedding:
     rng = np.random.default_rng(1)
-    scorer = MeanEmbeddingScorer(embedding_dim=3)
+    scorer = LogisticScorer(ridge=0.1)
     negatives, distill = rng.normal(size=(200, 5)), rng.normal(size=(70, 5))
     public = scorer.publish(negatives)
     return PublicEmbedding(
@@ -219,10 +219,10 @@ def embedding() -> PublicEmbedding:
 
 
 def made(client: str, seed: int) -> Release:
-    values = np.random.default_rng(seed).integers(-(10**6), 10**6, 3)
+    values = np.random.default_rng(seed).integers(-(10**6), 10**6, 5)
     return Release(
         client,
-        "mean-embedding",
+        "logistic",
         50,
         1.0,
         1e-5,
@@ -268,14 +268,14 @@ def test_blocks_do_not_matter(
 
 
 def test_a_fit_is_kept_until_the_releases_change(embedding: PublicEmbedding) -> None:
-    class Counting(MeanEmbeddingScorer):
+    class Counting(LogisticScorer):
         def fit(self, *data: Any) -> Fitted:
             fits.append([release.client for release in data[2]])
             return super().fit(*data)
 
     fits: list[list[str]] = []
     embedding, releases = (
-        replace(embedding, scorer=Counting(embedding_dim=3)),
+        replace(embedding, scorer=Counting(ridge=0.1)),
         {"a": made("a", 1), "b": made("b", 2)},
     )
     first, again = (
@@ -303,7 +303,6 @@ def test_a_part_of_the_examples_has_the_weights_that_all_of_them_have(
 
 SCORERS: list[PortableScorer] = [
     ClassEmbeddingScorer(3, embedding_dim=4),
-    MeanEmbeddingScorer(embedding_dim=4),
     LogisticScorer(ridge=0.1),
 ]
 

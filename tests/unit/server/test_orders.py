@@ -33,7 +33,7 @@ def test_a_prepare_order_names_the_extractor_by_its_hash() -> None:
     assert order.h0 == extractor_hash(state.extractors[MLP.label], MLP.to_json())
     assert order.extractor is state.extractors[MLP.label]
     assert order.public is state.public[MLP.label]
-    assert (order.scorer, order.classes, order.size) == ("mean-embedding", 3, 2)
+    assert (order.scorer, order.classes, order.size) == ("logistic", 3, 6)
 
 
 def test_a_train_order_has_the_rounds_own_seed() -> None:
@@ -141,7 +141,7 @@ def test_a_teacher_is_told_what_to_score_and_against_what() -> None:
     assert asked == Teaching(
         fingerprint(server.public.distill),
         40,
-        "mean-embedding",
+        "logistic",
         "odds",
         server.public.h0[MLP.label].hash,
     )

@@ -148,7 +148,7 @@ def test_those_who_answer_are_known_with_their_accounts() -> None:
         for arrays in (orders[0].extractor, orders[0].public)
         for array in arrays.values()
     )
-    assert (costs.sent, costs.received) == (4 * size, 4 * 2 * 8)
+    assert (costs.sent, costs.received) == (4 * size, 4 * 6 * 8)
     again = Scripted()
     assert collected(again, server, state)[0].releases == state.releases
     assert again.asked == []

@@ -66,7 +66,7 @@ def test_a_method_is_tuned_in_what_concerns_it() -> None:
     ("override", "key"),
     [
         ("teachers.run_on=clients", "teachers.standing"),
-        ("privacy.scorer=mean-embedding", "head_init"),
+        ("privacy.scorer=logistic", "head_init"),
     ],
 )
 def test_fedaux_is_tuned_in_what_its_config_allows(override: str, key: str) -> None:
