@@ -26,6 +26,7 @@ from fedaux.audit.layer import (
     own_approvals,
     own_gate,
     own_sums,
+    whole_network,
 )
 from fedaux.audit.own_site import OwnSite
 from fedaux.audit.site import AuditedSite, HostileServer, write_rows
@@ -50,7 +51,6 @@ from fedaux.messages import (
     plan_of,
 )
 from fedaux.methods.summed_update import to_vector
-from fedaux.models import flatten_state
 from fedaux.privacy import curve25519, secure_sum
 from fedaux.privacy.account import SiteAccount
 from fedaux.privacy.curve25519 import public_key
@@ -66,6 +66,7 @@ from fedaux.privacy.secure_sum import (
     sum_settings,
     survivors_signed,
 )
+from helpers.mutations import find_mutation
 
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=4, norm="none")
 NETWORK = {"name": "mlp", "hidden": 4, "features": 4, "norm": "none"}
@@ -104,9 +105,8 @@ def own(config: Config) -> OwnSite:
 
 def training_orders(server: HostileServer) -> list[TrainOrder]:
     """Orders to train heads and whole networks, by every method."""
-    parameters = flatten_state(server.model)["parameters"]
     head = server.train(np.zeros(10), lr=0.1)
-    whole = replace(head, weights={"parameters": parameters}, h0="", extractor={})
+    whole = whole_network(head, server)
     return [
         replace(
             order,
@@ -192,7 +192,7 @@ def test_no_order_tells_what_the_owner_does_not_list(
     assert answered > 0, result.detail
 
 
-@pytest.mark.parametrize("method", ["private-head", "ridge", "fedavg", "scaffold"])
+@pytest.mark.parametrize("method", ["private-head", "ridge", "fedavg"])
 def test_sites_of_one_sum_are_asked_the_same_and_have_keys_of_their_own(
     tmp_path: Path, method: str
 ) -> None:
@@ -459,6 +459,32 @@ def test_both_keys_of_a_site_are_replaced_and_named_together(tmp_path: Path) -> 
     forged = after.replace(sum_keys[1], sum_keys[0])
     assert fingerprint(forged) != fingerprint(after)
     assert len(fingerprint(after)) == len("SHA256:") + 43  # 256 bits
+
+
+@pytest.mark.parametrize(
+    ("name", "attack", "method"),
+    [
+        ("layer.owners_settings_allow_everything", "gate", "private-head"),
+        ("layer.sites_of_a_sum_compare_no_orders", "sums", "private-head"),
+        ("layer.keys_may_be_copied", "sums", "ridge"),
+        ("layer.plan_fixes_only_kinds", "approvals", "private-head"),
+        ("layer.plan_fixes_only_kinds", "approvals", "fedavg"),
+    ],
+)
+def test_the_owners_audit_finds_what_is_taken_out(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    attack: str,
+    method: str,
+) -> None:
+    find_mutation(name)(monkeypatch)
+    approval = "ask" if attack == "approvals" else "none"
+    config = settings(method, secure=attack == "sums", approval=approval)
+    federation = replace(config.federation, sends=layer.needed_by(config))
+    attacks = {"gate": own_gate, "sums": own_sums, "approvals": own_approvals}
+    result = attacks[attack](own(replace(config, federation=federation)), tmp_path)
+    assert result.violated, name
 
 
 def test_signing_with_another_key_is_no_proof_of_possession() -> None:

@@ -53,6 +53,7 @@ from fedaux.messages import (
 )
 from fedaux.messages.replies import sums_shapes
 from fedaux.methods.summed_update import vector_length
+from fedaux.privacy.roster import ROSTER_FILE, make_signing_key, write_roster
 from fedaux.scoring.features import extractor_hash
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import make_server
@@ -414,9 +415,7 @@ STEPS = ("keys", "shares", "masked", "survivors", "unmask")
 
 
 class SumOfSix:
-    """Six simulated sites and an honest server, which asks all of them for every step
-    before a given one.
-    """
+    """Six sites and an honest server, which asks all of them for every earlier step."""
 
     def __init__(self, vault: Path) -> None:
         self.vault = vault
@@ -424,6 +423,10 @@ class SumOfSix:
         server = make_server(SUMMING, cache=vault / "cache")
         state = initial_state(server)
         self.names = list(server.clients)
+        homes = {name: vault / name for name in self.names}
+        roster = {name: make_signing_key(home) for name, home in homes.items()}
+        for home in homes.values():
+            write_roster(home / ROSTER_FILE, roster)
         plain = [server.orders.sums(state, name, "moments") for name in self.names]
         length = vector_length(sums_shapes(server.classes, plain[0].width, "moments"))
         self.terms = SumTerms(
@@ -505,7 +508,6 @@ def test_every_field_around_a_secure_sum_is_refused_or_answered(
     vault, before, found = tmp_path / "vault", tmp_path / "before", Counter[str]()
     asked = SumOfSix(vault)
     name = asked.names[0]
-    (vault / name).mkdir(parents=True)
     order = asked.order(step, name)
     shutil.copytree(vault / name, before)
     grid = InProcessGrid(app, 1, asked.settings(name))

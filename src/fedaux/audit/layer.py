@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 NAMES = ("athens", "bern", "cairo")
 # rewrites eight lines above on a terminal
+MANY_RELEASES = 100  # times the budget of one
 ESCAPE = "\x1b[8A\x1b[1Gleaves = nothing\x1b[K"
 
 
@@ -118,9 +119,8 @@ def every_order(server: HostileServer, own: OwnSite) -> Iterator[tuple[str, Orde
         width=MAX_RANDOM_FEATURES,
     )
     yield "sums that would fill the memory", large
-    parameters = flatten_state(server.model)["parameters"]
     head = server.train(np.zeros((server.width + 1) * len(own.classes)), lr=0.1)
-    whole = replace(head, weights={"parameters": parameters}, h0="", extractor={})
+    whole = whole_network(head, server)
     for method in METHODS:
         for what, order in (("a head", head), ("a network", whole)):
             trained = replace(
@@ -137,6 +137,25 @@ def every_order(server: HostileServer, own: OwnSite) -> Iterator[tuple[str, Orde
             f"{step} of a sum that was not begun",
             SumOrder("site", terms.to_json(), step),
         )
+
+
+def whole_network(order: TrainOrder, server: HostileServer) -> TrainOrder:
+    """Return an order to train the server's network instead of a head on its features."""
+    parameters = flatten_state(server.model)["parameters"]
+    return replace(order, weights={"parameters": parameters}, h0="", extractor={})
+
+
+def training_order(server: HostileServer) -> TrainOrder:
+    """Return an order to train as much of the network as the site's settings say."""
+    count = (server.width + 1) * server.classes
+    start = numpy_stream(0, "audit").normal(size=count)
+    optimizer = server.config.local_training.optimizer
+    order = replace(server.train(start), run="run", optimizer=optimizer)
+    if not server.config.head_only:
+        order = whole_network(order, server)
+    if order.method not in METHODS:
+        return order
+    return replace(order, broadcast=broadcast_of(order.method, order))
 
 
 def broadcast_of(method: str, order: TrainOrder) -> Arrays:
@@ -301,24 +320,8 @@ class SecureSites:
             if word in sends and kind != "mixtures"
         ]
         if MODELS in sends:
-            orders.append(self._training())
+            orders.append(training_order(server))
         return orders
-
-    def _training(self) -> TrainOrder:
-        server = self.server
-        count = (server.width + 1) * server.classes
-        start = numpy_stream(0, "audit").normal(size=count)
-        order = replace(
-            server.train(start),
-            run="run",
-            optimizer=server.config.local_training.optimizer,
-        )
-        return replace(
-            order,
-            broadcast=broadcast_of(order.method, order)
-            if order.method in METHODS
-            else {},
-        )
 
     def terms(self, order: DataOrder) -> SumTerms:
         federation = self.server.config.federation
@@ -430,7 +433,11 @@ def own_approvals(own: OwnSite, folder: Path) -> AttackResult:
     federation = replace(
         own.config.federation, secure=False, standing=(), sends=own.sends
     )
-    settings = replace(own, config=replace(own.config, federation=federation))
+    # so that a budget which is used up does not hide what was approved too broadly
+    privacy = own.config.privacy
+    privacy = replace(privacy, epsilon_total=MANY_RELEASES * privacy.epsilon_budget)
+    config = replace(own.config, federation=federation, privacy=privacy)
+    settings = replace(own, config=config)
     site = settings.usual_site(folder / "site", "site")
     server = HostileServer.against(
         site, settings.records(site).shape, len(settings.classes)
@@ -464,6 +471,8 @@ def approvable(server: HostileServer) -> list[DataOrder]:
     if NOISY_SUMS in sends:
         orders.append(server.prepare(server.map(column=np.eye(server.width)[0])))
     orders += [server.sums(kind) for kind, word in SUMS.items() if word in sends]
+    if MODELS in sends:
+        orders.append(training_order(server))
     return orders
 
 
@@ -509,7 +518,11 @@ def _hash(plan: str) -> str:
 
 def beyond(order: DataOrder) -> Iterator[tuple[str, Any]]:
     """Yield orders under the same approval that would reveal something else."""
-    yield "classification of what is sent", replace(order, h0="0" * 64)
+    if order.h0:
+        yield "classification of what is sent", replace(order, h0="0" * 64)
+    if isinstance(order, TrainOrder):
+        yield "batch size", replace(order, batch_size=order.batch_size + 1)
+        yield "run", replace(order, run="another")
     if isinstance(order, SumsOrder):
         other = {
             "mean": np.zeros(order.width, np.float32),

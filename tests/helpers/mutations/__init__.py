@@ -6,7 +6,7 @@ their tests. A mutation replaces a function, a method or a constant where it is 
 up when it is called, and raises an error if that is missing.
 """
 
-from helpers.mutations import deployment, gate, records, servers
+from helpers.mutations import deployment, gate, layer, records, servers
 from helpers.mutations.gate import uncapped
 from helpers.mutations.records import guessed_split, labels_by_record
 from helpers.mutations.registry import (
@@ -20,7 +20,7 @@ from helpers.mutations.registry import (
 
 ROOMS = {
     room.__name__.rpartition(".")[2]: room
-    for room in (deployment, gate, records, servers)
+    for room in (deployment, gate, layer, records, servers)
 }
 
 __all__ = [

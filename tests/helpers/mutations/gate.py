@@ -432,7 +432,8 @@ def answers_are_not_stored(patch: pytest.MonkeyPatch) -> None:
                 request, plan([entry for entry in entries if entry.steps > 0])
             )
             if request not in {earlier.request for earlier in entries}:
-                self._add(entries, entry)
+                self._check_total(entries, entry)
+                self._append(entry)
             content: bytes = draw(entry.mechanism, read())
             path.write_bytes(content)
             return content
@@ -508,16 +509,21 @@ def any_entry(patch: pytest.MonkeyPatch) -> None:
 
 @found_by("wrong-size")
 def any_size(patch: pytest.MonkeyPatch) -> None:
-    """The size that an order states is entered, whatever its public arrays make of it;
-    and see `any_entry`.
-    """
+    """The size that an order states is entered, whatever its public arrays make of it."""
+    _redeclare(patch, orders.PrepareOrder, "size", type=Number(1, 2**62))
 
     def plan_for_stated_size(self: releases.Releases, order: Any) -> Any:
         mechanism = accounting.release_mechanism(order.size, self.privacy)
         return lambda entries: mechanism
 
+    summary = releases.Releases.summary
+
+    def summary_of_any_size(self: releases.Releases, order: Any) -> Any:
+        size = releases.make_scorer(self.privacy, order.classes).size(order.public)
+        return summary(self, replace(order, size=size))
+
     patch.setattr(releases.Releases, "_plan", plan_for_stated_size)
-    any_entry(patch)
+    patch.setattr(releases.Releases, "summary", summary_of_any_size)
 
 
 @found_by("many-names")

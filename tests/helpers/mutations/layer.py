@@ -1,0 +1,134 @@
+"""Mutations of the layer around the noise: attacks 33 to 41 of docs/attacks.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedaux.audit import layer
+from fedaux.client import approvals, gate
+from fedaux.client.secure_sums import Participation
+from fedaux.deploy import certificates
+from fedaux.messages import DataOrder, RunPlan, types
+from fedaux.messages.plan import KINDS, Ask
+from fedaux.messages.types import Text
+from fedaux.privacy import curve25519, secure_sum
+from helpers.mutations.registry import fails
+
+LAYER = "attacks/test_layer.py"
+
+
+@fails(
+    f"{LAYER}::test_a_site_for_the_private_head_trains_for_nobody[by hand]",
+    red="Message error is None",
+    attack="33",
+)
+def owners_settings_allow_everything(patch: pytest.MonkeyPatch) -> None:
+    """The gate does not compare an order with what the owner's settings allow."""
+    for check in ("check_word", "check_method", "check_part"):
+        patch.setattr(gate, check, lambda *_: None)
+
+
+@fails(
+    f"{LAYER}::test_sites_of_one_sum_are_asked_the_same_and_have_keys_of_their_own[ridge]",
+    red="a site keeps an order that the terms are not for",
+    attack="34",
+)
+def sites_of_a_sum_compare_no_orders(patch: pytest.MonkeyPatch) -> None:
+    """A site signs who sums, not what: any order may begin a sum."""
+    patch.setattr(Participation, "check_order", lambda *_: None)
+
+
+@fails(
+    f"{LAYER}::test_sites_of_one_sum_are_asked_the_same_and_have_keys_of_their_own[ridge]",
+    red="a key that was copied",
+    attack="35",
+)
+def keys_may_be_copied(patch: pytest.MonkeyPatch) -> None:
+    """A key may have any encoding, and nobody proves to have its private half."""
+    patch.setattr(secure_sum, "check_possession", lambda *_: None)
+    patch.setattr(secure_sum, "check_encoding", lambda *_: None)
+    patch.setattr(curve25519, "has_full_order", lambda _: True)
+
+
+@fails(
+    f"{LAYER}::test_of_81_sums_one_is_answered", red="assert [True, True", attack="36"
+)
+def plan_fixes_only_kinds(patch: pytest.MonkeyPatch) -> None:
+    """An approval covers every order of a kind, whatever it asks for, at any number."""
+
+    def covers(self: Ask, order: DataOrder) -> bool:
+        return self.kind == KINDS[type(order)]
+
+    patch.setattr(Ask, "covers", covers)
+    patch.setattr(approvals, "_check_room", lambda *_: None)
+
+
+@fails(
+    f"{LAYER}::test_a_standing_rule_for_releases_approves_no_training",
+    red="assert 16 == 64",
+    attack="37",
+)
+def plans_have_short_ids(patch: pytest.MonkeyPatch) -> None:
+    """A plan goes by 64 bits, for which a second plan can be found."""
+    whole = RunPlan.hash
+
+    def short(self: RunPlan) -> str:
+        digits: str = whole.__get__(self)
+        return digits[:16]
+
+    patch.setattr(RunPlan, "hash", property(short))
+
+
+@fails(
+    f"{LAYER}::test_the_owner_s_screen_shows_what_is_approved",
+    red="Message error is None",
+    attack="38",
+)
+def texts_may_move_the_cursor(patch: pytest.MonkeyPatch) -> None:
+    """Text in messages may have any characters."""
+
+    def problem(self: Text, value: Any) -> str:
+        allowed = value in self.choices if self.choices else isinstance(value, str)
+        return "" if allowed else "text"
+
+    patch.setattr(Text, "problem", problem)
+    patch.setattr(types, "_is_printable", lambda _: True)
+
+
+@fails(
+    f"{LAYER}::test_an_order_cannot_fill_the_memory_of_a_site",
+    red="assert 'failed' == <Refusal.ORDER",
+    attack="39",
+)
+def orders_choose_sizes(patch: pytest.MonkeyPatch) -> None:
+    """An order may ask for any number of random features."""
+    patch.setattr(gate, "check_sizes", lambda *_: None)
+
+
+@fails(
+    f"{LAYER}::test_both_keys_of_a_site_are_replaced_and_named_together",
+    red="assert b",
+    attack="40",
+)
+def key_of_sums_is_kept(patch: pytest.MonkeyPatch) -> None:
+    """A new key of a site leaves the key of its secure sums as it was."""
+    make = certificates.make_signing_key
+
+    def keep(vault: Path, replace: bool = False) -> bytes:
+        return make(vault)
+
+    patch.setattr(certificates, "make_signing_key", keep)
+
+
+@fails(
+    f"{LAYER}::test_the_owners_audit_finds_what_is_taken_out"
+    "[layer.owners_settings_allow_everything-gate-private-head]",
+    red="owners_settings_allow_everything",
+    attack="41",
+)
+def audit_sends_no_orders_to_train(patch: pytest.MonkeyPatch) -> None:
+    """The owner's audit tries no training."""
+    patch.setattr(layer, "METHODS", {})
