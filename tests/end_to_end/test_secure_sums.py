@@ -73,7 +73,6 @@ CASES = {
         CONFIG, method="fedavg+p", head_init="ridge", head_only=True
     ),
     "fedavg": replace(CONFIG, method="fedavg"),
-    "scaffold": replace(CONFIG, method="scaffold", local=SGD),
     "fednova": replace(CONFIG, method="fednova", local=SGD),
     "feddf": replace(CONFIG, method="feddf", teachers=AT_CLIENTS),
     "fedet": replace(CONFIG, method="fedet", teachers=AT_CLIENTS),
@@ -416,6 +415,16 @@ def test_what_cannot_be_summed_is_refused_at_once() -> None:
         secure(replace(CONFIG, method="fedavg+p", privacy=trained))
 
 
+@pytest.mark.parametrize("method", ["scaffold+p", "feddyn+p", "fedaux-scaffold"])
+def test_clients_that_keep_state_take_part_in_no_secure_sums(method: str) -> None:
+    """A server could set the states of two sites apart, and see one site in a sum."""
+    plain = replace(CONFIG, method=method, local=SGD, teachers=AT_CLIENTS)
+    with pytest.raises(
+        ValueError, match="whose clients keep state from round to round"
+    ):
+        secure(plain)
+
+
 OWN = replace(
     CONFIG,
     method="fedaux",
@@ -511,15 +520,14 @@ def test_each_owner_approves_once_and_the_run_goes_to_its_end_over_a_second_atte
         assert events(sites, name) == [
             "proposed",
             "approved",
-            *["answered"] * (1 + OWN.rounds),
+            *["begun", "answered"] * (1 + OWN.rounds),
         ]
         entries = sites.log(name).entries()
         assert {entry.id for entry in entries} == plans
-        assert [entry.facts["kind"] for entry in entries[2:]] == [
-            "release",
-            *["train"] * OWN.rounds,
-        ]
-        assert len({entry.facts["order"] for entry in entries[2:]}) == 1 + OWN.rounds
+        answered = [entry.facts for entry in entries if entry.event == "answered"]
+        kinds = [order["kind"] for order in answered]
+        assert kinds == ["release", *["train"] * OWN.rounds]
+        assert len({order["order"] for order in answered}) == 1 + OWN.rounds
         assert len(sites.entries(name)) == state.accounts[name].entries == 1
 
 
@@ -542,10 +550,10 @@ def test_a_second_attempt_that_is_paid_for_is_in_the_approved_plan_as_well(
     state = sites.run(lambda federation: Faulty(federation, lost), owners)
     assert sorted(state.summed) == sorted(NAMES)
     for name in NAMES:
-        # twice with the same vector
-        assert events(sites, name) == ["proposed", "approved", *["answered"] * 3]
+        twice = ["begun", "answered"] * 2
+        assert events(sites, name) == ["proposed", "approved", *twice]
         hashes = {entry.facts["order"] for entry in sites.log(name).entries()[2:]}
-        assert len(hashes) == 1  # another attempt is the same order
+        assert len(hashes) == 2  # another attempt is another order
         assert len(sites.entries(name)) == 2
 
 
