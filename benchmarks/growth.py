@@ -1,9 +1,9 @@
 """How a round grows: processor seconds and peak memory against each size, with the
 exponent of the curve.
 
-    PYTHONPATH=tests python -m benchmarks.growth            # all curves, about five
-    minutes of one core PYTHONPATH=tests python -m benchmarks.growth classes    # some
-    of them … --picture docs/images/growth.svg
+    PYTHONPATH=tests python -m benchmarks.growth            # all curves, about five minutes of one core
+    PYTHONPATH=tests python -m benchmarks.growth classes    # some of them
+    … --picture docs/images/growth.svg
 
 Every point is a process of its own, forked after a small run has imported everything.
 Sizes but one are those of `BASE`: FedAUX on synthetic rows in linear mode, all clients

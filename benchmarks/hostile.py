@@ -8,8 +8,9 @@ as it can get away with, and makes the loudest release it can:
 
     class-embedding          all classes alike, at the centre of the public data
     class-embedding, ε 1000  the same, and states a budget at which there is hardly any
-    noise: others drown against it logistic                 a vector as long as is
-    believed, of one record at a stated ε of 0.001: nearly any length is
+                             noise: others drown against it
+    logistic                 a vector as long as is believed, of one record at a stated
+                             ε of 0.001: nearly any length is
 
 It knows the server's checks and keeps to them, but for the columns "no checks" and
 "excluded".

@@ -1,8 +1,7 @@
 """B12: a new client process before it works. Flower starts one for every message to a
 real site.
 
-    python -m benchmarks.startup ORDER FOLDER…      # what such a process does: answers
-    the order once for each folder
+    python -m benchmarks.startup ORDER FOLDER…      # what such a process does: answers the order once for each folder
 
 Processor time of `import torch` alone beside that of a process up to its first reply,
 without the work itself: the time of the same order again, in the same process, at a

@@ -1,9 +1,8 @@
 """Carry an extractor from one machine's cache to another's, rounded to half precision:
 2.5 MB instead of two hours.
 
-    python -m studies.artifact store studies/cifar10.toml       # cache →
-    studies/artifacts/ python -m studies.artifact restore studies/cifar10.toml     #
-    studies/artifacts/ → cache
+    python -m studies.artifact store studies/cifar10.toml       # cache → studies/artifacts/
+    python -m studies.artifact restore studies/cifar10.toml     # studies/artifacts/ → cache
 
 `fedaux prepare studies/cifar10.toml` trains it from the images instead.
 """

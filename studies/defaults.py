@@ -1,8 +1,7 @@
 """How far the defaults are from tuned settings: FedAUX on five data sets, five rounds,
 ε = 1.
 
-    python -m studies.defaults studies/results/defaults.json      # goes on where it was
-    stopped
+    python -m studies.defaults studies/results/defaults.json      # goes on where it was stopped
 
 Each data set has the default settings, the best of `GRID` on validation records of a
 split that is not tested, the private head and ridge regression. Extractors and features

@@ -1,8 +1,7 @@
 """What is left of the scores after distillation: whole runs of linear heads on frozen
 features, over scorers.
 
-    python -m studies.distilled studies/cifar10.toml --clients 80 20 --splits 3 --draws
-    3
+    python -m studies.distilled studies/cifar10.toml --clients 80 20 --splits 3 --draws 3
 
 One line per run in the results file; a run that is there is not run again.
 """

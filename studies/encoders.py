@@ -1,9 +1,9 @@
 """Heads on features of published encoders: every method tuned with 16 settings on
 validation data, then tested.
 
-    python -m studies.encoders --cases "α = 0.01" "α = 0.1" "α = 1" python -m
-    studies.encoders --cases "80 clients" "Fashion-MNIST" "pneumonia" "AG News" python
-    -m studies.encoders --table                        # of what there is
+    python -m studies.encoders --cases "α = 0.01" "α = 0.1" "α = 1"
+    python -m studies.encoders --cases "80 clients" "Fashion-MNIST" "pneumonia" "AG News"
+    python -m studies.encoders --table                        # of what there is
 
 CIFAR-10 through efficientnet-lite0 (studies/published.toml), 20 clients of about 2,500
 records; Fashion-MNIST and chest X-rays through the same encoder, news through

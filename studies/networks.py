@@ -1,16 +1,23 @@
 """Whole networks on CIFAR-10 (ResNet-8 of width 16): who rises above the head that is
 computed on the same extractor?
 
-    python -m studies.artifact restore studies/networks.toml python -m studies.networks
-    --splits 1                          # 10,000 images: half an hour of one core an arm
-    python -m studies.networks --splits 1 --cases "10,000 images, everybody, α = 0.16"
-    --rounds 1 --budget 3 \\
-        --arms "ridge" "private head, ε = 1" "FedAUX, ε = 1, 10 epochs" "FedAVG+P,
-        private-head start, 10 epochs" \\ "FedDF+P, private-head start, 10 epochs"
-        # one-shot
-    python -m studies.networks --cases "50,000 images" --splits 3  # all of them: on a
-    GPU, with --budget 8 python -m studies.networks --table
+    python -m studies.artifact restore studies/networks.toml
+
+    # 10,000 images: half an hour of one core an arm
+    python -m studies.networks --splits 1
+
+    # one-shot
+    python -m studies.networks --splits 1 --rounds 1 --budget 3 \\
+        --cases "10,000 images, everybody, α = 0.16" \\
+        --arms "ridge" "private head, ε = 1" "FedAUX, ε = 1, 10 epochs" \\
+        "FedAVG+P, private-head start, 10 epochs" \\
+        "FedDF+P, private-head start, 10 epochs"
+
+    # all of them: on a GPU, with --budget 8
+    python -m studies.networks --cases "50,000 images" --splits 3
+
     # of what there is
+    python -m studies.networks --table
 
 studies/tuned.py says how a study runs, stops and goes on.
 """

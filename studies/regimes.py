@@ -1,11 +1,11 @@
 """Whole networks on all 50,000 images of CIFAR-10, by heterogeneity: who rises above
 the head that is computed?
 
-    python -m studies.artifact restore studies/networks.toml python -m studies.regimes
-    --splits 3                           # α = 0.1 python -m studies.regimes --cases "α
-    = 0.03" "α = 0.3" "α = 1" "three architectures" python -m studies.regimes --arms
-    "FedAUX" "FedAVG" --rounds 50 # goes on with the same runs python -m studies.regimes
-    --table                              # of what there is
+    python -m studies.artifact restore studies/networks.toml
+    python -m studies.regimes --splits 3                           # α = 0.1
+    python -m studies.regimes --cases "α = 0.03" "α = 0.3" "α = 1" "three architectures"
+    python -m studies.regimes --arms "FedAUX" "FedAVG" --rounds 50 # goes on with the same runs
+    python -m studies.regimes --table                              # of what there is
 
 ResNet-8 of width 16, C = 0.4, one epoch, 6,000 public images to distil on, all from the
 private head at ε = 1, in the faster precision of the machine. Every method has four

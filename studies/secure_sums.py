@@ -1,19 +1,20 @@
 """The private head from one exchange: noise once on the sum of all clients, against
 noise of each client's own.
 
-    python -m studies.artifact restore studies/cifar10.toml python -m
-    studies.secure_sums                             # the extractor of
-    studies/cifar10.toml python -m studies.secure_sums studies/published.toml      # a
-    published encoder; features take half an hour once
+    python -m studies.artifact restore studies/cifar10.toml
+    python -m studies.secure_sums                             # the extractor of studies/cifar10.toml
+    python -m studies.secure_sums studies/published.toml      # a published encoder; features take half an hour once
 
 Features of CIFAR-10 under the extractor of a config, 50,000 records, replace-one, δ =
 1e-5. Dimension, split and floor are chosen on public data (`class_moments.plan`); test
 labels are read for the figures alone. Arms:
 
     secure          one sum under one noise: the same integers however many clients
-    there are secure, h of n  shares of the noise such that h of n survivors suffice:
-    √(n/h) times as much where all n survive local           every client its own noise,
-    on class moments and on the class embedding
+                    there are
+    secure, h of n  shares of the noise such that h of n survivors suffice: √(n/h) times
+                    as much where all n survive
+    local           every client its own noise, on class moments and on the class
+                    embedding
 
 The noise is seeded. A row that is already in the results file is not computed again.
 """

@@ -1,8 +1,7 @@
 """Whether a temperature that is chosen on public pseudo-classes calibrates the private
 head better than its own.
 
-    python -m studies.temperature     # digits, and CIFAR-10 on a published encoder: its
-    features take half an hour
+    python -m studies.temperature     # digits, and CIFAR-10 on a published encoder: its features take half an hour
 
 The head tempers its logits by the noise that is known (`class_moments._tempered`,
 `embedding.Pooled.discriminant`). Here one further temperature is chosen where the

@@ -1,9 +1,8 @@
 """The order of methods on data that nothing was developed on: heads on Fashion-MNIST,
 and on Amazon's reviews.
 
-    python -m studies.validation --cases "Fashion-MNIST" "Amazon reviews"   # half an
-    hour of one core each python -m studies.validation --table
-    # of what there is
+    python -m studies.validation --cases "Fashion-MNIST" "Amazon reviews"   # half an hour of one core each
+    python -m studies.validation --table                                    # of what there is
 
 Fashion-MNIST: ResNet-8 of width 16, trained without labels on the digits of MNIST,
 which look like no clothes. Amazon's reviews: stars (1, 2, 4, 5) from the features of

@@ -102,9 +102,12 @@ def status(folder: Path, on: Sequence[str] = ()) -> tuple[int, dict[str, Any]]:
 class LiveDeployment(ExitStack):
     """A deployment whose scripts run as its README says, until this context ends.
 
-    Args: folder: A new folder. sites: Their names. host: Where sites find the server.
+    Args:
+        folder: A new folder.
+        sites: Their names.
+        host: Where sites find the server.
         inside: The command that runs another on the machine of a site, or of the
-        "server"; else all are on this one.
+            "server"; else all are on this one.
     """
 
     def __init__(

@@ -107,9 +107,11 @@ def audit_client(
     """Attack the real client handlers, and yield the result of each attack as soon as
     it is over.
 
-    Args: audit: The claimed ε and δ, and how many replies to draw from each
-        neighbouring data set. only: Names of the attacks to run; by default all of
-        `ATTACKS`. on_progress: Called with a `WorkProgress` before each attack.
+    Args:
+        audit: The claimed ε and δ, and how many replies to draw from each neighbouring
+            data set.
+        only: Names of the attacks to run; by default all of `ATTACKS`.
+        on_progress: Called with a `WorkProgress` before each attack.
 
     Returns:
         An iterator over the results; an attack runs when its result is asked for.

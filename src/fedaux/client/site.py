@@ -16,12 +16,15 @@ from fedaux.privacy.account import account_folder
 class Site:
     """What a site knows of itself; none of it comes with an order.
 
-    Attributes: config: The site's own settings. vault: The folder of its privacy
-        accounts and its state. clients: The clients of the site; more than one only in
-        a simulation. features: The folder for features of its records, if not beside
-        the account. keeps_results: Whether models trained without privacy are stored as
-        well; a simulation trains them again. server: The address that the node calls,
-        for the owner to read; "" in a simulation.
+    Attributes:
+        config: The site's own settings.
+        vault: The folder of its privacy accounts and its state.
+        clients: The clients of the site; more than one only in a simulation.
+        features: The folder for features of its records, if not beside the account.
+        keeps_results: Whether models trained without privacy are stored as well; a
+            simulation trains them again.
+        server: The address that the node calls, for the owner to read; "" in a
+            simulation.
     """
 
     config: Config

@@ -18,12 +18,13 @@ from fedaux.core.errors import UnknownNameError, import_attribute, unknown_name
 class Method:
     """One row of the method table.
 
-    Attributes: label: The name for readers: FedAUX. pretrained: Start from the
-        extractor pre-trained on unlabelled auxiliary data (P1), not from random
-        weights. proximal: Add μ/2 ‖θ − θ_t‖² to the local loss (FedPROX). teachers: The
-        ensemble to distil: none; the clients; or the clients, their average and draws
-        from a Gaussian
-            (FedBE).
+    Attributes:
+        label: The name for readers: FedAUX.
+        pretrained: Start from the extractor pre-trained on unlabelled auxiliary data
+            (P1), not from random weights.
+        proximal: Add μ/2 ‖θ − θ_t‖² to the local loss (FedPROX).
+        teachers: The ensemble to distil: none; the clients; or the clients, their
+            average and draws from a Gaussian (FedBE).
         weights: How much each teacher counts on each public example: all equally; by
             the client's release (FedAUX); or by the variance of the teacher's own
             logits (Fed-ET), which needs no release.

@@ -294,8 +294,10 @@ class Config(Settings):
         data paths in overrides are looked up in the working directory. A table `[tune]`
         is ignored: it is for `fedaux tune`.
 
-        Args: path: The file. overrides: Settings that replace those of the file, as
-            `key=value`: `local.lr=0.01`.
+        Args:
+            path: The file.
+            overrides: Settings that replace those of the file, as `key=value`:
+                `local.lr=0.01`.
 
         Returns:
             The validated settings.
@@ -311,11 +313,13 @@ class Config(Settings):
     ) -> Config:
         """Build the settings from nested tables, as TOML or JSON has them.
 
-        Args: table: Settings by name, with one table per section. It is not modified.
+        Args:
+            table: Settings by name, with one table per section. It is not modified.
             overrides: Settings that replace those of the table, as `key=value`:
-            `local.lr=0.01`.
+                `local.lr=0.01`.
 
-        Returns: The validated settings; settings that the table leaves out have their
+        Returns:
+            The validated settings; settings that the table leaves out have their
             defaults, or those of the method.
         """
         merged = copy.deepcopy(dict(table))

@@ -177,10 +177,12 @@ class LocalConfig(Settings):
         """Return the settings with an optimiser and its learning rate, where they are
         left to the method.
 
-        Args: optimizers: Those that the method allows. computed_head: Whether training
-            starts from a computed head, which Adam's first steps would undo. heads:
-            Whether only heads are trained, on standardised features; a whole network
-            needs smaller steps then.
+        Args:
+            optimizers: Those that the method allows.
+            computed_head: Whether training starts from a computed head, which Adam's
+                first steps would undo.
+            heads: Whether only heads are trained, on standardised features; a whole
+                network needs smaller steps then.
         """
         optimizer = self.optimizer
         if optimizer == "auto":

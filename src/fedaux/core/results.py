@@ -41,23 +41,29 @@ class RoundResult:
     Only the last round of a run keeps its confusion matrices: a thousand classes would
     fill the history.
 
-    Attributes: round: The number of the round, from 1. accuracy: Test accuracy, by
-        prototype. client_metrics: Metrics of the clients whose updates were used, by
-        client. failures: Clients that did not contribute, with the reasons.
+    Attributes:
+        round: The number of the round, from 1.
+        accuracy: Test accuracy, by prototype.
+        client_metrics: Metrics of the clients whose updates were used, by client.
+        failures: Clients that did not contribute, with the reasons.
         private_training: Noise, sample rate and steps of clients that train with
-        DP-SGD, by client. unprotected_models: Number of updates that came without
-        noise. epsilon: The largest total ε that any client has reported so far; None
-        without any, or with seeded noise. distill_loss: Mean loss of the distillation;
-        None without one. effective_teachers: Effective number of teachers per public
-        example; None without distillation. teachers: Number of teachers: clients,
-        standing teachers and FedBE's draws; None without distillation. update_norms:
-        Median over clients of ‖θ_i − θ‖/√steps, by prototype and array. bytes_sent:
-        Bytes that the server sent. bytes_received: Bytes that the server received.
-        seconds: Duration of each phase. metrics: Further test metrics by prototype, as
-        in `Evaluation.summary`. unknown_classes: Of a private head, the classes whose
-        records noise alone would explain, by prototype: each with
-            its number, the noisy count of its records, and the standard deviation of
-            that count.
+            DP-SGD, by client.
+        unprotected_models: Number of updates that came without noise.
+        epsilon: The largest total ε that any client has reported so far; None without
+            any, or with seeded noise.
+        distill_loss: Mean loss of the distillation; None without one.
+        effective_teachers: Effective number of teachers per public example; None
+            without distillation.
+        teachers: Number of teachers: clients, standing teachers and FedBE's draws; None
+            without distillation.
+        update_norms: Median over clients of ‖θ_i − θ‖/√steps, by prototype and array.
+        bytes_sent: Bytes that the server sent.
+        bytes_received: Bytes that the server received.
+        seconds: Duration of each phase.
+        metrics: Further test metrics by prototype, as in `Evaluation.summary`.
+        unknown_classes: Of a private head, the classes whose records noise alone would
+            explain, by prototype: each with its number, the noisy count of its records,
+            and the standard deviation of that count.
         confusion: Counts of true class (rows) by predicted class, by prototype; None
             before the last round.
     """

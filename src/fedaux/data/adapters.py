@@ -73,14 +73,16 @@ def from_torch(
     Images (PIL, or tensors from 0 to 1 as `ToTensor` makes them) become uint8. Pass a
     dataset without random transforms.
 
-    Args: dataset: The training data of a simulation, or the records of a site. test:
-        Test data of a simulation; without it, part of the training data is held out.
+    Args:
+        dataset: The training data of a simulation, or the records of a site.
+        test: Test data of a simulation; without it, part of the training data is held
+            out.
         classes: Names of labels 0, 1, …, if they are not those of `dataset.classes`.
         size: Crop and shrink images to a square of this many pixels, as the source
-        `images` does. mode: "RGB", "L" for grey or "RGBA". declared: At a site, the
-        classes of the federation. The kind of record must then be given: images of a
-        `size`,
-            numbers of a `shape`, or `text=True`.
+            `images` does.
+        mode: "RGB", "L" for grey or "RGBA".
+        declared: At a site, the classes of the federation. The kind of record must then
+            be given: images of a `size`, numbers of a `shape`, or `text=True`.
         shape: At a site, the shape of a record of numbers.
         text: At a site, whether records are text.
 
@@ -137,17 +139,22 @@ def from_huggingface(
 ) -> Corpus:
     """Read a Hugging Face `Dataset`, or a partition of Flower Datasets.
 
-    Args: dataset: The training data; of a `DatasetDict`, `split` is taken, and its
-        split `test` as the test data. test: Test data of a simulation. record: The
-        column of records, if it does not have one of the usual names. label: The column
-        of labels, if it does not have one of the usual names; without one there are no
-        labels. size: Crop and shrink images to a square of this many pixels, as the
-        source `images` does. mode: "RGB", "L" for grey or "RGBA". split: The split of a
-        `DatasetDict` that holds the training data. person: The column with the person
-        of each record. declared: At a site, the classes of the federation. A label is
-        then a number or a name from the dataset's own
-            `ClassLabel`, and the schema gives the kind of record, text or numbers of a
-            fixed shape, unless `size` (images) or `shape` (numbers) does.
+    Args:
+        dataset: The training data; of a `DatasetDict`, `split` is taken, and its split
+            `test` as the test data.
+        test: Test data of a simulation.
+        record: The column of records, if it does not have one of the usual names.
+        label: The column of labels, if it does not have one of the usual names; without
+            one there are no labels.
+        size: Crop and shrink images to a square of this many pixels, as the source
+            `images` does.
+        mode: "RGB", "L" for grey or "RGBA".
+        split: The split of a `DatasetDict` that holds the training data.
+        person: The column with the person of each record.
+        declared: At a site, the classes of the federation. A label is then a number or
+            a name from the dataset's own `ClassLabel`, and the schema gives the kind of
+            record, text or numbers of a fixed shape, unless `size` (images) or `shape`
+            (numbers) does.
         shape: At a site, the shape of a record of numbers.
 
     Returns:

@@ -2,7 +2,7 @@
 formats.
 
     x.npy  y.npy  x_test.npy  y_test.npy  classes.txt        (all but the first
-    optional)
+           optional)
 
 `classes.txt` has the names of labels 0, 1, …, one per line; without it the numbers are
 the names. Formats that cannot be memory-mapped are converted to such a folder once, in

@@ -60,13 +60,15 @@ def choose_for_images(
 ) -> list[Choice]:
     """Choose settings for `fedaux init images --data PRIVATE --public PUBLIC`.
 
-    Args: private: The folder of labelled images. public: The folder of public images.
-        clients: How many clients to simulate, unless folders are sites. test_fraction:
-        The share that is held out where there is no folder `test`. folders: What the
-        folders are where they may be both (`possible_sites`): "sites" or "classes".
+    Args:
+        private: The folder of labelled images.
+        public: The folder of public images.
+        clients: How many clients to simulate, unless folders are sites.
+        test_fraction: The share that is held out where there is no folder `test`.
+        folders: What the folders are where they may be both (`possible_sites`): "sites"
+            or "classes".
         encoder: A published encoder that is installed here, if any. It was trained on
-        photos, and is chosen for images
-            in colour of at least 32 pixels.
+            photos, and is chosen for images in colour of at least 32 pixels.
     """
     split, test = find_splits(require_file(private, "your own images"))
     root, sites = private / split, list[str]()

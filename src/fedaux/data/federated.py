@@ -99,11 +99,13 @@ def open_data(config: Config) -> FederatedData:
     """Read the data of all simulated clients and their server, and split them; the
     result is cached per process.
 
-    Args: config: The settings, of which `data`, `aux`, `seed` and `federation.sites`
-        are used.
+    Args:
+        config: The settings, of which `data`, `aux`, `seed` and `federation.sites` are
+            used.
 
-    Returns: The private records with each client's part, the test records, the
-        auxiliary records and the classes.
+    Returns:
+        The private records with each client's part, the test records, the auxiliary
+        records and the classes.
     """
     if config.data.partition == "own":
         raise ValueError(

@@ -87,9 +87,11 @@ def with_test(corpus: Corpus, tested: Corpus) -> Corpus:
 def as_corpus(value: Any, what: str, size: int | None = None) -> Corpus:
     """Return data as a corpus.
 
-    Args: value: Arrays (x, y), x alone, `Records`, a `Corpus`, a PyTorch or a Hugging
-        Face dataset. what: The argument that it was, for messages: data, public or
-        test. size: The size to which the images of a dataset are cropped and resized.
+    Args:
+        value: Arrays (x, y), x alone, `Records`, a `Corpus`, a PyTorch or a Hugging
+            Face dataset.
+        what: The argument that it was, for messages: data, public or test.
+        size: The size to which the images of a dataset are cropped and resized.
     """
     if isinstance(value, Corpus):
         return tidy(value)

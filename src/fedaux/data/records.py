@@ -27,10 +27,12 @@ UNDECLARED = -1  # the label of a record whose label is missing or not a declare
 class Records:
     """Records with optional labels: the rows `x[rows]` with labels `y[rows]`.
 
-    Attributes: x: uint8 images (N, H, W, C), float numbers (N, ...) or an array of
-        `str`; may be a memory map. y: The class of each row of `x`, from 0; None for
-        unlabelled data. rows: Positions in `x` of these records; None for all. person:
-        The id of the person each row of `x` belongs to, if the source knows it.
+    Attributes:
+        x: uint8 images (N, H, W, C), float numbers (N, ...) or an array of `str`; may
+            be a memory map.
+        y: The class of each row of `x`, from 0; None for unlabelled data.
+        rows: Positions in `x` of these records; None for all.
+        person: The id of the person each row of `x` belongs to, if the source knows it.
     """
 
     x: NDArray[Any]
@@ -94,8 +96,10 @@ class Records:
         """Return the rows as a model input: a tensor, or for text the strings, which
         the prototype tokenises.
 
-        Args: positions: Which of the records; by default all. view: Avoid a copy of
-            rows that are in memory, for a model that does not modify its input.
+        Args:
+            positions: Which of the records; by default all.
+            view: Avoid a copy of rows that are in memory, for a model that does not
+                modify its input.
 
         Returns:
             A float32 tensor, or a list of strings.

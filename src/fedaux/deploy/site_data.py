@@ -51,7 +51,8 @@ def with_own_data(
         paths: The path of each site's records; they need not be on this machine.
         test: The path of the server's labelled test data.
 
-    Returns: The settings for the server and those for each site. A path that nobody has
+    Returns:
+        The settings for the server and those for each site. A path that nobody has
         named stays empty, to be filled in.
     """
     if not (base.data.path or paths or test):

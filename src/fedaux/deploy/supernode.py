@@ -11,10 +11,9 @@ token is also in the command line of the process that works on the order, for ev
 to read. Here the API is at a Unix socket that only the node's own user can open, the
 kernel checks who calls, and the token goes through a pipe.
 
-    python -m fedaux.deploy.supernode --superlink example.org:8443 ... python -m
-    fedaux.deploy.supernode superexec SOCKET PARENT     # started by the first: asks for
-    orders python -m fedaux.deploy.supernode clientapp SOCKET PARENT     # works on one;
-    its token is the standard input
+    python -m fedaux.deploy.supernode --superlink example.org:8443 ...
+    python -m fedaux.deploy.supernode superexec SOCKET PARENT     # started by the first: asks for orders
+    python -m fedaux.deploy.supernode clientapp SOCKET PARENT     # works on one; its token is the standard input
 """
 
 from __future__ import annotations

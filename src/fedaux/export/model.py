@@ -84,8 +84,9 @@ class Model:
     def predict(self, records: Any) -> NDArray[np.float32]:
         """Predict the class of each record.
 
-        Args: records: uint8 images (N, H, W, C), rows of numbers (N, ...), or a list of
-            texts, as `record_spec` says.
+        Args:
+            records: uint8 images (N, H, W, C), rows of numbers (N, ...), or a list of
+                texts, as `record_spec` says.
 
         Returns:
             Probabilities (N, C), with columns in the order of `classes`.
@@ -118,9 +119,11 @@ class Model:
         A card may name a network as `module:function`, which is imported and called:
         load only models from people you trust.
 
-        Args: folder: The folder of the model, or its parent or run if that holds only
-            one model. device: As in a configuration: auto, cpu, cuda, … precision: As
-            in a configuration: float32, …
+        Args:
+            folder: The folder of the model, or its parent or run if that holds only one
+                model.
+            device: As in a configuration: auto, cpu, cuda, …
+            precision: As in a configuration: float32, …
 
         Returns:
             The model, in eval mode on the device.

@@ -46,10 +46,11 @@ def add_release_handler(
     """Add the handler `query.fedaux`, which makes the client's release, to a ClientApp;
     nothing else changes.
 
-    Args: app: Your app. model: A function that makes the network that the app trains,
-        such as its class. data: A function of the context that returns this client's
-        (x, labels) or (x, labels, persons): rows as the
-            model takes them, each record exactly once.
+    Args:
+        app: Your app.
+        model: A function that makes the network that the app trains, such as its class.
+        data: A function of the context that returns this client's (x, labels) or (x,
+            labels, persons): rows as the model takes them, each record exactly once.
         vault: An absolute path to a folder of this client's own, which keeps its
             privacy account.
         epsilon: The ε of one release.

@@ -40,21 +40,26 @@ class PrivateHead(ReleaseStrategy):
     `features=input_of(head)`, and no handler that trains. Start it with `num_rounds=1`;
     in further rounds, clients that were not there before add their releases.
 
-    Args: model: The network, with pre-trained weights. It is copied to `device`. head:
-        The name of its last layer, an `nn.Linear` with a bias. public: Unlabelled rows,
-        an array or tensor, as the model takes them. classes: The number of classes.
+    Args:
+        model: The network, with pre-trained weights. It is copied to `device`.
+        head: The name of its last layer, an `nn.Linear` with a bias.
+        public: Unlabelled rows, an array or tensor, as the model takes them.
+        classes: The number of classes.
         epsilon: The ε of one release that the clients allow: dimensions are chosen for
-        it. No client is bound by it. clients: About how many clients there are, for the
-        same choice. expected_records: About how many records they have together, for
-        the same choice; 0: 10,000. scorer: What clients send: class-moments, or
-        class-embedding for sums alone. embedding_dim: The dimension of the embedding;
-        0: chosen on the public rows. quorum: The share of the selected clients whose
-        releases are needed; with fewer, the head stays as it was. max_records: The
-        largest number of records that a client may claim. keep: As in `FedAUX`.
-        release_timeout: How long a client has to make its release, in seconds. seed:
-        The seed of everything random on the server. device: auto (a GPU if there is
-        one), cpu, cuda, … fedavg: Further arguments of Flower's FedAvg, which selects
-        the clients.
+            it. No client is bound by it.
+        clients: About how many clients there are, for the same choice.
+        expected_records: About how many records they have together, for the same
+            choice; 0: 10,000.
+        scorer: What clients send: class-moments, or class-embedding for sums alone.
+        embedding_dim: The dimension of the embedding; 0: chosen on the public rows.
+        quorum: The share of the selected clients whose releases are needed; with fewer,
+            the head stays as it was.
+        max_records: The largest number of records that a client may claim.
+        keep: As in `FedAUX`.
+        release_timeout: How long a client has to make its release, in seconds.
+        seed: The seed of everything random on the server.
+        device: auto (a GPU if there is one), cpu, cuda, …
+        fedavg: Further arguments of Flower's FedAvg, which selects the clients.
     """
 
     def __init__(

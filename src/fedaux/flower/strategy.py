@@ -140,9 +140,9 @@ class FedAUX(ReleaseStrategy):
     """Flower's FedAvg, followed each round by distillation on public data with teachers
     weighted by their releases.
 
-    Args: model: The network that the clients train, with the weights that features are
-        computed with, pre-trained ones if
-            there are any. It is copied to `device`.
+    Args:
+        model: The network that the clients train, with the weights that features are
+            computed with, pre-trained ones if there are any. It is copied to `device`.
         public: Unlabelled rows for the distillation, an array or tensor, as the model
             takes them.
         classes: The number of classes.

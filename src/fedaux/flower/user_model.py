@@ -114,7 +114,8 @@ def input_of(layer: str) -> FeaturesOf:
     Args:
         layer: The name of the layer, usually the last one.
 
-    Returns: A function of (model, x), for the argument `features` of `FedAUX` and
+    Returns:
+        A function of (model, x), for the argument `features` of `FedAUX` and
         `add_release_handler`.
     """
 

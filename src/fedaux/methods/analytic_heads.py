@@ -2,9 +2,11 @@
 whatever the split.
 
     ridge          W = argmin Σ ‖y − Wψ − b‖² + λ‖W‖², one-hot y: Fed3R (Fanì et al.
-    2024), AFL (He et al. 2025) discriminant   Gaussians of one covariance, that of all
-    clients' records within classes: FedCGS (Guan et al. 2025) class means    the same
-    with the covariance of public features, so clients send no second moments; or with
+                   2024), AFL (He et al. 2025)
+    discriminant   Gaussians of one covariance, that of all clients' records within
+                   classes: FedCGS (Guan et al. 2025)
+    class means    the same with the covariance of public features, so clients send no
+                   second moments; or with
                    none, which is the nearest class mean: FedNCM (Legate et al. 2023)
 
 All clients' sums are those of the pooled records, so each head is the one that central

@@ -2,7 +2,7 @@
 algorithm 1).
 
     client i:   θ_i minimises  L_i(θ) − ⟨g_i, θ⟩ + α/2 ‖θ − θ_t‖²:  each step uses
-    ∇L_i(θ) − g_i + α (θ − θ_t)
+                ∇L_i(θ) − g_i + α (θ − θ_t)
                 g_i ← g_i − α (θ_i − θ_t)
     server:     h ← h − α |S|/N · mean of (θ_i − θ_t)
                 θ ← mean of θ_i − h/α

@@ -2,7 +2,7 @@
 of normalised updates.
 
     d_i = (θ − θ_i) / ‖a_i‖₁,   θ ← θ − τ Σ p_i d_i,   τ = Σ p_i ‖a_i‖₁,   p_i = n_i / Σ
-    n
+                                n
 
 ‖a_i‖₁ is how often client i's local steps count its gradients together: a client with
 more steps no longer pulls harder. Clients send θ − d_i, which passes every check that a

@@ -126,8 +126,9 @@ class Hooks:
             received: The arrays of `broadcast`.
             state: The client's own state; empty the first time.
 
-        Returns: The update. The names and shapes of its `extra` must not depend on
-            `trained` or `state`.
+        Returns:
+            The update. The names and shapes of its `extra` must not depend on `trained`
+            or `state`.
         """
         return ClientUpdate(trained)
 

@@ -5,9 +5,10 @@ Each is entered before anything that leaves is computed from a record. The clien
 composes all entries, and refuses any that would exceed its owner's ε. A vault holds
 
     account.jsonl   the adjacency and the unit of the promise, then one line for each
-    entry; lines are only ever added account.key     signs the number of entries: the
-    server keeps the signature, and shows it with every order release-*.json  each
-    release, stored before it is sent (`client.answers`)
+                    entry; lines are only ever added
+    account.key     signs the number of entries: the server keeps the signature, and
+                    shows it with every order
+    release-*.json  each release, stored before it is sent (`client.answers`)
 
 An answer is stored first, and then its entry is closed by a line with its hash. Only an
 answer that such a line vouches for is sent. So what was stored without one can never
@@ -176,10 +177,13 @@ class BudgetStore:
         because of what was drawn, the entry is spent. So is that of an answer which was
         stored and then lost from the disk.
 
-        Args: request: What is asked. The same request gets the same answer. path: Where
-            the answer is stored. plan: Chooses the noise, given all entries that cost
-            something. read: Reads what the answer is made from. The request is in the
-            account by then. draw: Makes the answer from that, with noise.
+        Args:
+            request: What is asked. The same request gets the same answer.
+            path: Where the answer is stored.
+            plan: Chooses the noise, given all entries that cost something.
+            read: Reads what the answer is made from. The request is in the account by
+                then.
+            draw: Makes the answer from that, with noise.
             known_entries: The number of entries that the server has heard of.
             signature: This client's own signature of that number.
 

@@ -315,13 +315,16 @@ class Summary:
     """Integers that describe one client's data, and their sensitivity to one privacy
     unit.
 
-    Attributes: values: The integers, which stand for `values * step`. step: The size of
-        one step. sensitivity: The largest ℓ₂ distance, in steps, between the summaries
-        of neighbouring data sets. adjacency: What makes data sets neighbours:
-        replace-one or add-remove. records: The public number of units. bounded: Whether
-        the sensitivity is a proven bound. A reference scorer for studies that has none
-        sets False; its
-            summaries are released with a known seed or not at all.
+    Attributes:
+        values: The integers, which stand for `values * step`.
+        step: The size of one step.
+        sensitivity: The largest ℓ₂ distance, in steps, between the summaries of
+            neighbouring data sets.
+        adjacency: What makes data sets neighbours: replace-one or add-remove.
+        records: The public number of units.
+        bounded: Whether the sensitivity is a proven bound. A reference scorer for
+            studies that has none sets False; its summaries are released with a known
+            seed or not at all.
     """
 
     values: NDArray[np.int64]

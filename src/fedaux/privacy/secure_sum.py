@@ -125,10 +125,13 @@ class SumSettings:
     """What all sites of a sum must agree on; it is part of everything that they sign
     and derive.
 
-    Attributes: run: The run that the sum belongs to. purpose: What is summed: the
-        identity of the order, and which attempt this is. roster: The Ed25519 public key
-        of each site, by name, as each site has it on its own disk. threshold: t, how
-        many sites a sum needs. length: Of the vectors.
+    Attributes:
+        run: The run that the sum belongs to.
+        purpose: What is summed: the identity of the order, and which attempt this is.
+        roster: The Ed25519 public key of each site, by name, as each site has it on its
+            own disk.
+        threshold: t, how many sites a sum needs.
+        length: Of the vectors.
     """
 
     run: str
@@ -533,10 +536,13 @@ def unmasked_sum(
 ) -> NDArray[np.int64]:
     """The server's last step: the sum of the vectors of all sites in `masked`.
 
-    Args: settings: Of the sum. keys: Of all sites, from step 0. masked: The vector of
-        each survivor, from step 2. sharing: Every site whose shares were handed on in
-        step 1: their masks are in the survivors' vectors. replies: Of step 4, at least
-        t.
+    Args:
+        settings: Of the sum.
+        keys: Of all sites, from step 0.
+        masked: The vector of each survivor, from step 2.
+        sharing: Every site whose shares were handed on in step 1: their masks are in
+            the survivors' vectors.
+        replies: Of step 4, at least t.
     """
     if len({one.sender for one in replies}) < settings.threshold:
         raise SecureSumError(

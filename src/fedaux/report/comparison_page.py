@@ -48,11 +48,13 @@ def write_report(
 ) -> Path:
     """Write `report.html` for one run, or for several runs side by side.
 
-    Args: folders: Folders of runs, or with runs below them. out: The folder for the
-        page; by default the first of `folders`. cache: The folder of cached extractors
-        and features, as in `run`. target: An accuracy, 0 to 1, for the number of rounds
-        each arm needs to reach it; by default the second best's. formats: Formats of
-        the figures beside the page: svg, pdf, png.
+    Args:
+        folders: Folders of runs, or with runs below them.
+        out: The folder for the page; by default the first of `folders`.
+        cache: The folder of cached extractors and features, as in `run`.
+        target: An accuracy, 0 to 1, for the number of rounds each arm needs to reach
+            it; by default the second best's.
+        formats: Formats of the figures beside the page: svg, pdf, png.
 
     Returns:
         The path of the page.

@@ -55,8 +55,10 @@ class Result(FinishedRun):
     round, `model` predicts, and `save` writes it to a folder. `warning` says what is
     wrong with the model, if anything is.
 
-    Attributes: state: The state after the last round, with the settings and the results
-        of all rounds. folder: The folder of the run.
+    Attributes:
+        state: The state after the last round, with the settings and the results of all
+            rounds.
+        folder: The folder of the run.
     """
 
     @property

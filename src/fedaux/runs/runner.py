@@ -76,13 +76,14 @@ def run(
     """Train one model with simulated clients in this process, or continue the run that
     is in the folder already.
 
-        result = fedaux.run("fedaux", data=(x, y), public=x_public, model=Net,
-        clients=20, alpha=0.1, epsilon=1.0)
+        result = fedaux.run("fedaux", data=(x, y), public=x_public, model=Net, clients=20, alpha=0.1, epsilon=1.0)
 
-    Args: method: A name of `fedaux.METHODS`, a `Method`, or a whole `Config`, of which
-        the other arguments change parts. folder: The folder of the run, written after
-        every round; one that holds another run raises `StateError`. None:
-            the first of runs/NAME, runs/NAME-2, … that is free or holds this very run.
+    Args:
+        method: A name of `fedaux.METHODS`, a `Method`, or a whole `Config`, of which
+            the other arguments change parts.
+        folder: The folder of the run, written after every round; one that holds another
+            run raises `StateError`. None: the first of runs/NAME, runs/NAME-2, … that
+            is free or holds this very run.
         data: Labelled private data, split between the clients; a list has one entry for
             each client. An entry is a pair (x, y), a `Corpus`, a dataset of PyTorch or
             Hugging Face, a folder or file, the name of a source, or a table of settings
@@ -275,8 +276,9 @@ def pretrain(
         on_progress: Called with events of `fedaux.core.progress`, as in `run`.
         cache: The folder for extractors, as in `run`.
 
-    Returns: For each prototype's label the safetensors file of its extractor, which has
-        a JSON card beside it.
+    Returns:
+        For each prototype's label the safetensors file of its extractor, which has a
+        JSON card beside it.
     """
     with report_to(on_progress):
         server = make_server(config, on_progress, cache)
@@ -331,8 +333,9 @@ def planner(
         adjacency: What makes data sets neighbours: replace-one or add-remove.
         cache: The folder for extractors and features, as in `run`.
 
-    Returns: The planner; its methods relate ε, records per client and the benefit that
-        is kept.
+    Returns:
+        The planner; its methods relate ε, records per client and the benefit that is
+        kept.
     """
     config = (
         Config.load(path, ["method=fedaux", "method_options={}"])

@@ -245,8 +245,12 @@ def status_file(
     A thread of its own writes: a disk that is slow holds nothing up, and events may
     come by the hundred. A full disk ends the run where it matters, not here.
 
-    Args: folder: Of the run. config: Of the run. sites: Whom it is about: clients of
-        one region, or regions. Without any, all clients. clock: Tells the time.
+    Args:
+        folder: Of the run.
+        config: Of the run.
+        sites: Whom it is about: clients of one region, or regions. Without any, all
+            clients.
+        clock: Tells the time.
 
     Yields:
         The listener.

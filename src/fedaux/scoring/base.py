@@ -120,12 +120,14 @@ class Scorer(Protocol):
         `unit_rows` and `quantize`, not matrix products over rows
         (`privacy/per_record.py` says why).
 
-        Args: public: The arrays of `publish`. features: Features of the client's
-            records, (|D_i|, H). labels: Their labels, (|D_i|,). adjacency: What makes
-            data sets neighbours: replace-one or add-remove. size: The public number of
-            units: counted under replace-one; under add-remove a declared constant, the
-            same
-                for neighbours. Never divide by the number of rows instead.
+        Args:
+            public: The arrays of `publish`.
+            features: Features of the client's records, (|D_i|, H).
+            labels: Their labels, (|D_i|,).
+            adjacency: What makes data sets neighbours: replace-one or add-remove.
+            size: The public number of units: counted under replace-one; under
+                add-remove a declared constant, the same for neighbours. Never divide by
+                the number of rows instead.
             shares: Each record's weight within its unit: at most 1 in total over a
                 unit, 1 if a unit is a record.
 

@@ -255,13 +255,16 @@ def secure_total(
 ) -> tuple[SecureTotal | None, list[Failure]]:
     """Sum up what sites answer to these orders, without seeing any answer.
 
-    Args: server: The server. state: The run's state, for its id. federation: The sites.
-        orders: All of one kind and for one prototype. length: Of the vectors that sites
-        send. costs: Of the round, to which bytes are added. noise: The scale, in steps,
-        of the noise that each site adds, given the number of sites that surely add it.
-        A
-            sum that fails is then tried again, at the cost of the sites whose vector
-            had left them.
+    Args:
+        server: The server.
+        state: The run's state, for its id.
+        federation: The sites.
+        orders: All of one kind and for one prototype.
+        length: Of the vectors that sites send.
+        costs: Of the round, to which bytes are added.
+        noise: The scale, in steps, of the noise that each site adds, given the number
+            of sites that surely add it. A sum that fails is then tried again, at the
+            cost of the sites whose vector had left them.
 
     Returns:
         The sum, or None if too few sites took part; and the failures of sites.

@@ -38,12 +38,12 @@ def compare(
     """Run several methods from the same data, split and first weights, and write tables
     and a report.
 
-        table = fedaux.compare(["fedavg+p", "scaffold+p", "fedaux"], data=(x, y),
-        public=x_public, model=Net, seeds=3)
+        table = fedaux.compare(["fedavg+p", "scaffold+p", "fedaux"], data=(x, y), public=x_public, model=Net, seeds=3)
 
-    Args: what: The methods: names of `fedaux.METHODS`, or `Method` objects. Or a
-        `Config`, whose own method is ignored;
-            the methods to compare are then `methods`.
+    Args:
+        what: The methods: names of `fedaux.METHODS`, or `Method` objects. Or a
+            `Config`, whose own method is ignored; the methods to compare are then
+            `methods`.
         folder: The folder for the runs, the tables and the report. Runs that are
             already finished there are only read. None: a folder in runs/ that belongs
             to these settings.

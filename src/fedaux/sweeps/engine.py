@@ -258,8 +258,9 @@ def write_results(result: SweepResult) -> SweepResult:
     """Write report.html with its charts, table.md, table.csv, table.tex, runs.csv and
     sweep.json to the sweep's folder.
 
-    Args: result: The outcome of `run_sweep`. `SweepError` is raised if no run has
-        finished.
+    Args:
+        result: The outcome of `run_sweep`. `SweepError` is raised if no run has
+            finished.
 
     Returns:
         The same outcome, with the path of its report.
@@ -327,10 +328,14 @@ def run_sweep(
     An extractor is trained once, before the runs that share it. `write_results` writes
     tables and a report of the result.
 
-    Args: sweep: What to run. folder: The folder for the runs. Runs that are already
-        finished there are only read. jobs: The number of parallel runs, each in its own
-        process; a single job runs in this process. threads: The number of PyTorch
-        threads of each run. on_progress: Called with events of `fedaux.core.progress`.
+    Args:
+        sweep: What to run.
+        folder: The folder for the runs. Runs that are already finished there are only
+            read.
+        jobs: The number of parallel runs, each in its own process; a single job runs in
+            this process.
+        threads: The number of PyTorch threads of each run.
+        on_progress: Called with events of `fedaux.core.progress`.
         cache: The folder for extractors and features, as in `run`.
 
     Returns:

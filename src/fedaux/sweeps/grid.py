@@ -375,11 +375,13 @@ class Sweep:
     ) -> Sweep:
         """Make a sweep over all combinations of values.
 
-        Args: base: The settings that all arms share. axes: The values of each swept
-            setting, by dotted key: `{"data.alpha": [0.01, 1.0]}`. seeds: The number of
-            seeds of each arm, from the config's own on. chosen: Settings of each
-            method, which `axes` may still vary. metadata: The fields `title` and
-            `about`.
+        Args:
+            base: The settings that all arms share.
+            axes: The values of each swept setting, by dotted key: `{"data.alpha":
+                [0.01, 1.0]}`.
+            seeds: The number of seeds of each arm, from the config's own on.
+            chosen: Settings of each method, which `axes` may still vary.
+            metadata: The fields `title` and `about`.
 
         Returns:
             The sweep.
@@ -452,9 +454,11 @@ class Sweep:
     ) -> Sweep:
         """Build a sweep from the tables of a config with a table `[sweep]`.
 
-        Args: table: The tables. overrides: `key=value` fixes a setting, which is then
-            no longer swept; `sweep.key=[…]` replaces its list. chosen: Settings of each
-            method, which the sweep may still vary.
+        Args:
+            table: The tables.
+            overrides: `key=value` fixes a setting, which is then no longer swept;
+                `sweep.key=[…]` replaces its list.
+            chosen: Settings of each method, which the sweep may still vary.
 
         Returns:
             The sweep.

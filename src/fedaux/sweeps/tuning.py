@@ -319,15 +319,20 @@ def tune(
     """Find good settings for each method with the same number of runs and rounds, and
     write them into `folder`.
 
-    Args: base: The settings to tune; its `method` is ignored, and its test records are
-        never used. folder: The folder for the runs and the winners, which
-        `MethodSettings.read` reads for a comparison. methods: Names in `METHODS`, or
-        `module:attribute`; by default the nine of the paper. budget: The number of
-        settings to try for each method. seeds: The number of splits; none is among the
-        first thousand from the config's own seed on. jobs: The number of parallel runs,
-        as in `compare`. threads: The number of PyTorch threads of each run.
-        on_progress: Called with events of `fedaux.core.progress`. cache: The folder for
-        extractors and features, as in `run`.
+    Args:
+        base: The settings to tune; its `method` is ignored, and its test records are
+            never used.
+        folder: The folder for the runs and the winners, which `MethodSettings.read`
+            reads for a comparison.
+        methods: Names in `METHODS`, or `module:attribute`; by default the nine of the
+            paper.
+        budget: The number of settings to try for each method.
+        seeds: The number of splits; none is among the first thousand from the config's
+            own seed on.
+        jobs: The number of parallel runs, as in `compare`.
+        threads: The number of PyTorch threads of each run.
+        on_progress: Called with events of `fedaux.core.progress`.
+        cache: The folder for extractors and features, as in `run`.
 
     Returns:
         The trials with their validation accuracies, and the winner of each method.
