@@ -27,13 +27,9 @@ lint:
 types:
     mypy
 
-# Run unit tests; arguments go to pytest: `just unit tests/unit/privacy -k budget`
-unit *arguments="tests/unit":
-    python -m pytest -n 2 --dist worksteal -m "not slow" {{ arguments }}
-
-# Run whole runs, servers, attacks, the paper's rulings, and the documentation
-end-to-end:
-    python -m pytest -n 3 --dist worksteal -m "not slow" tests/end_to_end tests/attacks tests/paper tests/docs
+# Run all tests but the slow ones, or some: `just test tests/unit/privacy -k budget`
+test *arguments:
+    python -m pytest -p no:cacheprovider -n 3 --dist worksteal -m "not slow" {{ arguments }}
 
 # Run what takes minutes: real servers, faults, long pages of the documentation
 slow *arguments:
@@ -41,7 +37,7 @@ slow *arguments:
 
 # Build the site; a warning is an error
 docs:
-    mkdocs build --quiet --strict
+    mkdocs build --strict
 
 # Serve the site at http://127.0.0.1:8000, rebuilt at every change
 serve:

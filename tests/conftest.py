@@ -20,6 +20,32 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("elsewhere"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "elsewhere")
 
+# Tests that wait for servers and processes for a minute or more, and then folders from
+# the slowest to the quickest test.
+LONGEST_FIRST = (
+    "tests/end_to_end/servers/",
+    "tests/end_to_end/test_newer_flower.py",
+    "tests/end_to_end/test_demo.py",
+    "tests/end_to_end/",
+    "tests/attacks/",
+    "tests/docs/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of several workers, one begins with what takes longest, so that the others have
+    enough to do until it ends. A single process keeps the order of folders.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    for turn, place in enumerate(LONGEST_FIRST):
+        if item.nodeid.startswith(place):
+            return turn
+    return len(LONGEST_FIRST)
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

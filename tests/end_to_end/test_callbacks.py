@@ -162,6 +162,7 @@ def tracked(folder: Path, tracker: str, rounds: int) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_tensorboard_has_every_round_after_a_kill_and_a_stop(tmp_path: Path) -> None:
     pytest.importorskip(
         "tensorboard", reason="the extra fedaux[tensorboard] is not installed"

@@ -59,7 +59,17 @@ def network_of(state: RunState, spec: PrototypeSpec):  # type: ignore[no-untyped
     return model
 
 
-@pytest.mark.parametrize("method", METHODS)
+# of each kind one; test_experiment.py runs every method
+QUICK = ("fedavg", "fedprox+p", "scaffold", "fedbe+p", "fedaux")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in METHODS
+    ],
+)
 def test_every_method_trains_heads_alone(method: str, tmp_path: Path) -> None:
     local = (
         replace(CONFIG.local, optimizer="sgd") if "scaffold" in method else CONFIG.local
@@ -186,6 +196,7 @@ def test_the_extractor_is_sent_once_and_again_to_who_has_lost_its_features(
     assert state.history[1].failures[0].reason == Refusal.ORDER.description
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     whole = run(
         replace(CONFIG, rounds=3), tmp_path / "whole", cache=tmp_path / "cache"

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fedaux.config.sections import PrivacyConfig
 from fedaux.pretraining.store import read_pretraining_card
 from fedaux.privacy.account import BudgetStore
@@ -27,6 +29,7 @@ flip = false
 """
 
 
+@pytest.mark.slow
 def test_prepare_killed_and_started_again_ends_in_the_same_artifact(
     tmp_path: Path,
 ) -> None:

@@ -319,9 +319,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-@pytest.mark.parametrize(
-    "how", ["kill", pytest.param("interrupt", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["kill", "interrupt"])
 def test_stopped_in_the_middle_it_goes_on_to_the_same_bits(
     how: str, tmp_path: Path, whole: Path
 ) -> None:

@@ -66,6 +66,7 @@ def test_the_better_half_goes_on_and_continues_its_own_run(tmp_path: Path) -> No
     assert {event.total for event in counted} == {24}
 
 
+@pytest.mark.slow
 def test_stopped_it_goes_on_to_the_same_winners_and_runs_nothing_twice(
     tmp_path: Path,
 ) -> None:

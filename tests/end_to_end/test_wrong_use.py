@@ -443,6 +443,7 @@ def test_a_full_disk(place: Path) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(place: Path) -> None:
     words = ("run", "tiny.toml", "--out", "out", "--set", "rounds=400")
     process = program(place, *words)
