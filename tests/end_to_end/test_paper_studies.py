@@ -1,4 +1,4 @@
-"""Every study of the paper, as `fedaux study NAME` runs it without any download; and
+"""Every study of the paper, as `python -m studies NAME` runs it without any download; and
 the data of the longer ones.
 """
 
@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from studies.paper import STUDIES
 
 from fedaux.data.federated import open_data
-from fedaux.sweeps.paper_studies import STUDIES
-from helpers.commands import fedaux
+from helpers.commands import studies
 from helpers.shared_data import needs
 
 FILES = {"leakage": "leakage.md", "cost": "costs.md", "toys": "toys.md"}
@@ -29,7 +29,7 @@ def test_a_study_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("FEDAUX_CACHE", str(cache))
-    assert fedaux(monkeypatch, "study", name, "--out", tmp_path / name, "--json") == 0
+    assert studies(monkeypatch, name, "--out", tmp_path / name, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["folder"] == str(tmp_path / name)
     if not STUDIES[name].alone:

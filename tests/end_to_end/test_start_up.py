@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from benchmarks.startup import write_site
+from studies.paper import STUDIES
 from typer.main import get_command
 
 from fedaux import cli
-from fedaux.sweeps.paper_studies import STUDIES
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -105,14 +107,18 @@ def test_completion_is_offered() -> None:
     assert "resume" not in done.stdout
 
 
-def test_the_list_is_quick_and_has_a_line_for_each() -> None:
+def test_the_list_of_studies_is_quick_and_has_a_line_for_each() -> None:
     code = (
-        "import sys\nfrom fedaux.cli import main\nsys.argv = ['fedaux', 'study']\n"
+        "import sys\nfrom studies.__main__ import main\nsys.argv = ['studies']\n"
         "try: main()\nfinally: print(sorted({'torch', 'flwr', 'numpy'} & "
         "set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
     )
     for name in STUDIES:
         assert re.search(
@@ -133,9 +139,6 @@ def test_whole_sums_need_no_accountant() -> None:
 def test_the_list_does_not_import_transformers() -> None:
     code = "import sys, fedaux.privacy.module_validation; sys.exit('transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 PACKAGE = ROOT / "src" / "fedaux"

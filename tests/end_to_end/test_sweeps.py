@@ -23,7 +23,7 @@ from fedaux.server.run_state import HISTORY, STATE_FILE, RunState
 from fedaux.sweeps.engine import SweepError, read_sweep, run_sweep
 from fedaux.sweeps.grid import Sweep
 from fedaux.sweeps.workers import Task, run_tasks
-from helpers.commands import fedaux, paragraph
+from helpers.commands import fedaux, paragraph, studies
 from helpers.harness import Patience
 from helpers.tiny import TINY, TINY_TOML
 
@@ -57,7 +57,7 @@ def test_a_study_runs_on_other_data(
         "--set",
         "data.clients=3",
     ]
-    assert fedaux(monkeypatch, "study", "one-shot", *QUICK, *words, "--json") == 0
+    assert studies(monkeypatch, "one-shot", *QUICK, *words, "--json") == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert "One shot. What does a single round reach" in paragraph(err)

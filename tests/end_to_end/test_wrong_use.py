@@ -135,7 +135,6 @@ CASES = [
     Case("an option under a wrong key", RUN, Exit.SETTINGS, "did you mean 'data.options'?", ["data.option.size=3"]),
     Case("sweep of nothing", "sweep CONFIG --out OUT", Exit.SETTINGS, "tiny.toml has no table [sweep]: add one"),
     Case("init what", "init pictures", Exit.SETTINGS, "choose from head, images, text, model"),
-    Case("study what", "study heterogenity", Exit.SETTINGS, "did you mean 'heterogeneity'?"),
     # data
     Case("no data there", RUN, Exit.DATA, "nowhere.npz is missing", ["data.source=npz", "data.path=nowhere.npz"]),
     Case("damaged data", RUN, Exit.DATA, "damaged.npz is no .npz archive, or a damaged one",

@@ -1,9 +1,8 @@
-"""`fedaux demo | compare | sweep | study`: many runs, several at a time, in one
-table.
-"""
+"""`fedaux demo | compare | sweep`: many runs, several at a time, in one table."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +19,6 @@ from fedaux.cli.common import (
     loading,
     prepare_to_train,
     print_json,
-    print_result,
     with_local_modules,
 )
 
@@ -105,12 +103,19 @@ def demo(
     from fedaux.sweeps.grid import MethodSettings, Sweep
 
     chosen = MethodSettings.of_the_demo()
-    config = replace(
-        DEMO, rounds=rounds, privacy=replace(DEMO.privacy, epsilon=epsilon)
-    )
+    privacy = replace(DEMO.privacy, epsilon=epsilon)
+    config = replace(DEMO, rounds=rounds, privacy=privacy)
     plan = Sweep.of(config, {"method": list(chosen.methods)}, seeds, chosen)
     title = f"Test accuracy in %, 10 clients with about one digit each. Settings: {chosen.source}"
-    _sweep(plan, out, jobs, threads, as_json, title, cache=out / "cache")
+    run_and_show(
+        plan,
+        out,
+        jobs=jobs,
+        threads=threads,
+        as_json=as_json,
+        title=title,
+        cache=out / "cache",
+    )
 
 
 @app.command(
@@ -152,19 +157,17 @@ def compare(
     from fedaux.sweeps.grid import Sweep
 
     names = method_names(methods) or list(PAPER)
-    chosen, base = (
-        _chosen(tuned, preset, set_),
-        Config.load(with_local_modules(config), set_ or []),
-    )
+    chosen = chosen_settings(tuned, preset, set_)
+    base = Config.load(with_local_modules(config), set_ or [])
     plan = Sweep.of(base, {"method": names}, seeds, chosen)
     title = f"Test accuracy in %, {config.stem}, {plural(seeds, 'seed')}. Settings: {chosen.note(base)}"
-    _sweep(
+    run_and_show(
         plan,
-        out or Path("runs") / f"{config.stem}{_suffix(tuned, preset)}",
-        jobs,
-        threads,
-        as_json,
-        title,
+        out or default_folder(config.stem, tuned, preset),
+        jobs=jobs,
+        threads=threads,
+        as_json=as_json,
+        title=title,
     )
 
 
@@ -192,77 +195,16 @@ def sweep(
     """
     from fedaux.sweeps.grid import Sweep
 
-    _sweep(
-        Sweep.load(
-            with_local_modules(grid),
-            _overrides(set_, seeds),
-            _chosen(tuned, preset, set_),
-        ),
-        out or Path("runs") / f"{grid.stem}{_suffix(tuned, preset)}",
-        jobs,
-        threads,
-        as_json,
+    chosen = chosen_settings(tuned, preset, set_)
+    overrides = sweep_overrides(set_, seeds)
+    plan = Sweep.load(with_local_modules(grid), overrides, chosen)
+    run_and_show(
+        plan,
+        out or default_folder(grid.stem, tuned, preset),
+        jobs=jobs,
+        threads=threads,
+        as_json=as_json,
     )
-
-
-@app.command(
-    epilog=examples(
-        "fedaux study                              # lists them",
-        "fedaux study heterogeneity                # seconds, on digits",
-        (
-            "fedaux study linear --scale cpu --jobs 2  # minutes, on CIFAR-10; in the "
-            "repository"
-        ),
-    )
-)
-def study(
-    name: Annotated[
-        str, typer.Argument(help="Which study; without a name, all of them are listed.")
-    ] = "",
-    scale: Annotated[
-        str,
-        typer.Option(
-            help="smoke: seconds, no download. cpu: real data. paper: its sizes."
-        ),
-    ] = "smoke",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for runs, tables and charts; default runs/study-NAME-SCALE."
-        ),
-    ] = None,
-    jobs: Jobs = 1,
-    seeds: Seeds = None,
-    set_: Settings = None,
-    tuned: Tuned = None,
-    preset: PresetNames = None,
-    threads: Threads = 1,
-    as_json: Json = False,
-) -> None:
-    """Run a study of the paper: on digits, on real data as far as a CPU goes, or at the
-    paper's sizes.
-    """
-    from fedaux.core.errors import import_function
-    from fedaux.sweeps.paper_studies import find_study
-
-    if not name:
-        _list(scale, as_json)
-        return
-    found = find_study(name)
-    folder = out or Path("runs") / f"study-{name}-{scale}{_suffix(tuned, preset)}"
-    if found.alone:
-        text = import_function(found.alone, "study")(
-            folder, seeds or found.grid(scale).seeds
-        )
-        print_result(
-            as_json,
-            {"folder": str(folder), "table": text},
-            escape(text),
-            f"Files: {folder}",
-        )
-        return
-    plan = found.sweep(scale, _overrides(set_, seeds), _chosen(tuned, preset, set_))
-    _sweep(plan, folder, jobs, threads, as_json, after=found.after)
 
 
 def method_names(text: str) -> list[str]:
@@ -272,7 +214,7 @@ def method_names(text: str) -> list[str]:
     return [method_name(name.strip()) for name in text.split(",")] if text else []
 
 
-def _chosen(
+def chosen_settings(
     tuned: Path | None, presets: list[str] | None, settings: list[str] | None
 ) -> MethodSettings:
     """Return the settings of --tuned or --preset; neither may contain a setting of
@@ -285,68 +227,46 @@ def _chosen(
         not (tuned and presets),
         "--tuned and --preset: take one of them, each says how methods train.",
     )
-    found = (
-        MethodSettings.read(tuned)
-        if tuned
-        else MethodSettings.preset(*presets)
-        if presets
-        else AS_CONFIGURED
-    )
-    found.refuse(settings or [])
-    return found
+    chosen = AS_CONFIGURED
+    if tuned:
+        chosen = MethodSettings.read(tuned)
+    elif presets:
+        chosen = MethodSettings.preset(*presets)
+    chosen.refuse(settings or [])
+    return chosen
 
 
-def _suffix(tuned: Path | None, presets: list[str] | None) -> str:
-    """Return the suffix of the default folder: the same arms with other settings are
-    other runs.
+def default_folder(name: str, tuned: Path | None, presets: list[str] | None) -> Path:
+    """Return runs/NAME, with a suffix for --tuned and --preset: the same arms with
+    other settings are other runs.
     """
-    return "".join(f"-{name}" for name in (["tuned"] if tuned else presets or []))
+    suffixes = ["tuned"] if tuned else presets or []
+    return Path("runs") / "-".join([name, *suffixes])
 
 
-def _overrides(settings: list[str] | None, seeds: int | None) -> list[str]:
-    return [*(settings or []), *([f"sweep.seeds={seeds}"] if seeds else [])]
+def sweep_overrides(settings: list[str] | None, seeds: int | None) -> list[str]:
+    """Return --set and --seeds as overrides of a sweep."""
+    overrides = list(settings or [])
+    if seeds:
+        overrides.append(f"sweep.seeds={seeds}")
+    return overrides
 
 
-def _list(scale: str, as_json: bool) -> None:
-    from fedaux.sweeps.paper_studies import STUDIES
-
-    grids = {name: one.grid(scale) for name, one in STUDIES.items()}
-    if as_json:
-        rows = {
-            name: (one.title, one.question, grids[name].minutes)
-            for name, one in STUDIES.items()
-        }
-        print_json(
-            {
-                name: dict(zip(("title", "question", "minutes"), row, strict=True))
-                for name, row in rows.items()
-            }
-        )
-        return
-    console = console_for(as_json)
-    for name, one in STUDIES.items():
-        minutes = f"{grids[name].minutes:g} min" if grids[name].minutes else "–"
-        console.print(
-            f"[bold]{name:<14}[/bold] {minutes:>8}  {escape(one.question)}",
-            soft_wrap=True,
-        )
-    console.print(
-        "\n`fedaux study NAME --scale smoke | cpu | paper` runs one; minutes are of "
-        "one idle core."
-    )
-
-
-def _sweep(
+def run_and_show(
     plan: Sweep,
     folder: Path,
+    *,
     jobs: int,
     threads: int,
     as_json: bool,
     title: str = "",
     cache: Path | None = None,
-    after: str = "",
+    after: Callable[[SweepResult], str] | None = None,
 ) -> None:
-    from fedaux.core.errors import import_function
+    """Run a sweep with a live display, write its report, and show its table.
+
+    `after` writes further files when no run has failed, and returns what to print.
+    """
     from fedaux.report.busy import busy
     from fedaux.report.live import Live
 
@@ -366,15 +286,16 @@ def _sweep(
             on_progress=live.on_progress,
             cache=cache,
         )
+    more = ""
     with busy(console, "writing the report"):
         result = write_results(result)
-        more = (
-            import_function(after, "study")(result)
-            if after and not result.failures
-            else ""
-        )
+        if after is not None and not result.failures:
+            more = after(result)
     if as_json:
-        print_json({**result.to_dict(), "report": str(result.report), "more": more})
+        values = {**result.to_dict(), "report": str(result.report)}
+        if more:
+            values["more"] = more
+        print_json(values)
     else:
         show(result, console, title)
         if more:
@@ -389,25 +310,19 @@ def show(result: SweepResult, console: Console, title: str) -> None:
     from fedaux.report.tables import pivot
     from fedaux.report.terminal import results_table
 
-    pivoted = pivot(result.arms)
-    table = pivoted or result.table
-    title = (
-        f"{result.caption} After the last round:"
-        if pivoted
-        else title or result.caption
-    )
+    table = pivot(result.arms)
+    if table is not None:
+        title = f"{result.caption} After the last round:"
+    else:
+        table = result.table
+        title = title or result.caption
     console.print(results_table(title, table.header, table.texts(), best=table.best()))
     if result.collapsed:
         console.print(f"[bold yellow]{escape(result.collapsed)}[/bold yellow]\n")
     if result.privacy_line:
-        console.print(
-            (
-                f"[bold]Privacy.[/bold] {result.privacy_line}. The report says all of "
-                "it.\n"
-            ),
-            soft_wrap=True,
-        )
+        privacy = f"{result.privacy_line}. The report says all of it."
+        console.print(f"[bold]Privacy.[/bold] {privacy}\n", soft_wrap=True)
     if result.verdict:
         console.print(f"{escape(result.verdict)}\n", soft_wrap=True)
-    words = "tables (Markdown, CSV, LaTeX) and charts are beside it."
-    console.print(f"Report: [bold]{result.report}[/bold]; {words}", soft_wrap=True)
+    beside = "tables (Markdown, CSV, LaTeX) and charts are beside it."
+    console.print(f"Report: [bold]{result.report}[/bold]; {beside}", soft_wrap=True)

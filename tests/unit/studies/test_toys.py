@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from fedaux.sweeps.toys import (
+from studies.toys import (
     distance,
     gaussians,
     iris,

@@ -3,9 +3,9 @@ over runs.
 """
 
 import pytest
+from studies.costs import round_costs
 
 from fedaux.core.results import RoundResult
-from fedaux.sweeps.costs import round_costs
 
 
 def history(factor: int) -> list[RoundResult]:

@@ -4,8 +4,7 @@ records.
 
 import numpy as np
 import pytest
-
-from fedaux.sweeps.leakage import Leak, _row, matched, similarities, tiled
+from studies.leakage import Leak, _row, matched, similarities, tiled
 
 
 def test_similarities_are_cosines() -> None:

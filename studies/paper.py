@@ -1,13 +1,13 @@
-"""The paper, study by study: `fedaux study NAME --scale smoke | cpu | paper`.
+"""The paper, study by study: `python -m studies NAME --scale smoke | cpu | paper`.
 
 One table. A study is a grid of settings for each scale, and runs as any sweep does;
 some write one more table of what their runs left behind (`after`), and the toys are
 functions of their own (`alone`).
 
 - smoke: seconds, on data that come with scikit-learn. Shows that a study works, not what it finds.
-- cpu: minutes of one core (heterogeneity: a night), on the data in FEDAUX_DATA, read by `studies/sources.py` of the
-  repository. Heads on one frozen extractor stand for whole networks, unless the study
-  is about these.
+- cpu: minutes of one core (heterogeneity: a night), on the data in FEDAUX_DATA, read by `studies/sources.py`.
+  Heads on one frozen extractor stand for whole networks, unless the study is about
+  these.
 - paper: the paper's own sizes, on the official files in FEDAUX_DATA. Days of a GPU; nobody has run these.
 """
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Any
 
 from fedaux.config.methods import PAPER
@@ -157,12 +156,6 @@ def _data_folder(scale: str) -> str:
     needs.
     """
     folder = os.environ.get("FEDAUX_DATA", "")
-    if scale == "cpu" and find_spec("studies") is None:
-        raise ConfigError(
-            "--scale cpu reads its data with studies/sources.py: run it in the root of "
-            "fedaux's repository, with FEDAUX_DATA set to the folder of the data sets; "
-            "or take --scale smoke."
-        )
     if scale == "paper" and not folder:
         raise ConfigError(
             "--scale paper needs FEDAUX_DATA, a folder with the official files of "
@@ -205,9 +198,7 @@ STUDIES: dict[str, Study] = {
         Grid(
             {
                 "method": ["feddf+p", "fedaux"],
-                "aux.source": [
-                    f"fedaux.sweeps.smoke_data:{x}" for x in ("photos", "noise")
-                ],
+                "aux.source": [f"studies.smoke_data:{x}" for x in ("photos", "noise")],
             },
             seeds=1,
             minutes=0.2,
@@ -334,8 +325,8 @@ STUDIES: dict[str, Study] = {
                         "length": 12,
                     }
                 ],
-                "data.source": "fedaux.sweeps.smoke_data:sentences",
-                "aux.source": "fedaux.sweeps.smoke_data:sentences",
+                "data.source": "studies.smoke_data:sentences",
+                "aux.source": "studies.smoke_data:sentences",
                 "aux.options.seed": 1,
             },
             seeds=1,
@@ -410,7 +401,7 @@ STUDIES: dict[str, Study] = {
         Grid(seeds=1, minutes=0.2),
         Grid(minutes=0.3),
         Grid(minutes=0.3),
-        alone="fedaux.sweeps.toys:study",
+        alone="studies.toys:study",
     ),
     "leakage": Study(
         "Leakage",
@@ -446,7 +437,7 @@ STUDIES: dict[str, Study] = {
                 "privacy.ridge": 0.1,
             },
         ),
-        after="fedaux.sweeps.leakage:study",
+        after="studies.leakage:study",
     ),
     "cost": Study(
         "Cost",
@@ -464,7 +455,7 @@ STUDIES: dict[str, Study] = {
             minutes=5,
         ),
         Grid({"method": NINE}, {"rounds": 2}),
-        after="fedaux.sweeps.costs:study",
+        after="studies.costs:study",
     ),
 }
 
