@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fedaux.client.secure_sums import FOLDER as SUMS
-from fedaux.core.cache import DECODED
+from fedaux.core.io import DECODED
 from fedaux.privacy.account import FILE as ACCOUNT
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import Mechanism

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from fedaux import __version__
-from fedaux.cli.cache import app as cache
 from fedaux.cli.common import examples, run_app
 from fedaux.cli.deploy import app as deploy
 from fedaux.cli.init import app as init
@@ -37,7 +36,6 @@ for kind in (sweep, tune, methods, init, run, model, new):
 app.add_typer(privacy, name="privacy")
 app.add_typer(deploy, name="deploy")
 app.add_typer(site, name="site")
-app.add_typer(cache, name="cache")
 
 
 def _version(wanted: bool) -> None:

@@ -13,9 +13,8 @@ from torch import nn
 from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.arrays import Arrays, fingerprint_arrays
-from fedaux.core.cache import DECODED
 from fedaux.core.failures import OrderError
-from fedaux.core.io import caching_in, delete_all_but_newest
+from fedaux.core.io import DECODED, caching_in, delete_all_but_newest
 from fedaux.core.rng import derive_seed
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records

@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# in a site's vault: its own data, decoded
+DECODED = "decoded"
+
 _cache: ContextVar[Path | None] = ContextVar("cache", default=None)
 
 

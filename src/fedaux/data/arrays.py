@@ -33,7 +33,6 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from fedaux.config.parsing import ConfigError
-from fedaux.core.cache import SOURCE, CacheKind
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import track
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, read_classes
@@ -45,8 +44,8 @@ Block = tuple[NDArray[Any], NDArray[np.int64] | None]
 # 1.0 in an array of texts: a number that came among them
 WHOLE = re.compile(r"\A(-?[0-9]+)\.0+\Z")
 VERSION = 1  # of the converters' output; part of the cache key
-# folders of `convert_once`
-CACHED = (CacheKind(r"(\w+)-\w{8,}", r"decoded \1", private=True),)
+# in a folder of decoded data: where the data came from
+SOURCE = "source.txt"
 ALIASES = {  # names of the arrays in files of Keras and MedMNIST
     "x": ("x", "x_train", "train_images"),
     "y": ("y", "y_train", "train_labels"),

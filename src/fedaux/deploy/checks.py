@@ -25,9 +25,8 @@ from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.config.sends import needed_by
-from fedaux.core.cache import DECODED
 from fedaux.core.errors import FedauxError
-from fedaux.core.io import caching_in
+from fedaux.core.io import DECODED, caching_in
 from fedaux.core.versions import package_versions, versions_text
 from fedaux.data.federated import class_names, read_private
 from fedaux.data.records import UNDECLARED, Records

@@ -15,7 +15,6 @@ from safetensors.numpy import load_file, save
 from fedaux.config.parsing import to_plain
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
-from fedaux.core.cache import CacheKind
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive_seed
 from fedaux.data.records import Records, is_text
@@ -23,12 +22,6 @@ from fedaux.models import Prototype, build, flatten_state, load_state
 from fedaux.models.inference import fingerprint
 from fedaux.pretraining.tasks import MaskedLanguageModel, SimCLR
 from fedaux.pretraining.trainer import EpochMetrics, SelfSupervisedTask, pretrain
-
-CACHED = (
-    CacheKind(r"extractor-.*\.checkpoint", "unfinished pre-training"),
-    CacheKind(r"extractor-.*\.(json|html)", "card of an extractor"),
-    CacheKind(r"extractor-.*", "extractor"),
-)
 
 
 def load_or_pretrain(

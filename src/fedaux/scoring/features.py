@@ -17,7 +17,6 @@ from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.arrays import Arrays, fingerprint_arrays
-from fedaux.core.cache import CacheKind
 from fedaux.data.records import Records
 from fedaux.models import load_state
 from fedaux.models.compute import compute_of
@@ -31,10 +30,6 @@ from fedaux.models.inference import (
 )
 from fedaux.privacy import per_record
 
-CACHED = (
-    CacheKind(r"features-alone-.*", "features of private records", private=True),
-    CacheKind(r"features-.*", "features"),
-)
 _PER_RECORD = "alone-1-"  # version of the per-record computation, part of the file name
 
 

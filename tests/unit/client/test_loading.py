@@ -25,9 +25,9 @@ from fedaux.config.sections import (
     FederationConfig,
     PretrainConfig,
 )
-from fedaux.core.cache import DECODED, list_cache
 from fedaux.core.failures import OrderError
-from fedaux.data.arrays import CACHED
+from fedaux.core.io import DECODED
+from fedaux.data.arrays import SOURCE
 from fedaux.data.federated import open_data
 from fedaux.models import flatten_state
 from fedaux.server.preparation import initial_state
@@ -122,7 +122,8 @@ def test_what_a_site_decodes_stays_in_its_vault(
     records = load_records(site, SimpleNamespace(client="berlin"))  # type: ignore[arg-type]
     assert len(records) == 4
     assert not (tmp_path / "shared").exists()
-    (entry,) = list_cache(tmp_path / "clients" / DECODED, CACHED)
-    assert entry.private
-    assert entry.path.stat().st_mode & 0o077 == 0
-    assert entry.path.parent.stat().st_mode & 0o077 == 0
+    (folder,) = (tmp_path / "clients" / DECODED).iterdir()
+    assert folder.name.startswith("images-")
+    assert (folder / SOURCE).read_text() == str(tmp_path / "scans" / "ill")
+    assert folder.stat().st_mode & 0o077 == 0
+    assert folder.parent.stat().st_mode & 0o077 == 0
