@@ -38,7 +38,8 @@ def compare(
     """Run several methods from the same data, split and first weights, and write tables
     and a report.
 
-        table = fedaux.compare(["fedavg+p", "scaffold+p", "fedaux"], data=(x, y), public=x_public, model=Net, seeds=3)
+        methods = ["fedavg+p", "scaffold+p", "fedaux"]
+        table = fedaux.compare(methods, data=(x, y), public=x_public, model=Net)
 
     Args:
         what: The methods: names of `fedaux.METHODS`, or `Method` objects. Or a
@@ -67,39 +68,49 @@ def compare(
             f"compare takes a list of methods: compare([{what!r}, 'fedavg+p'], …); "
             f"run({what!r}) is one."
         )
-    names = [
-        method_name_of(method)
-        for method in (methods if isinstance(what, Config) else what)
-    ]
+    chosen_methods = methods if isinstance(what, Config) else what
+    names = [method_name_of(method) for method in chosen_methods]
     if not names:
         raise ConfigError("compare needs at least one method.")
-    # all have these settings
-    plain = next(
-        (name for name in names if not find_method(name).defaults), Config.method
-    )
-    start = what if isinstance(what, Config) else plain
+    start = what if isinstance(what, Config) else _base_method(names)
     config = make_config(
         start, data=data, public=public, test=test, model=model, size=size, **settings
     )
-    own = config.session_keys
-    if jobs > 1 and (own or any(name.startswith(here.PREFIX) for name in names)):
+    if jobs > 1:
+        _require_importable(config, names, jobs)
+    sweep = Sweep.of(config, {"method": names}, seeds, chosen)
+    if folder is None:
+        folder = Path("runs") / f"compare-{config.hash[:8]}"
+    with progress_panel(on_progress) as listener:
+        result = run_sweep(
+            sweep,
+            Path(folder),
+            jobs=jobs,
+            threads=threads,
+            on_progress=listener,
+            cache=cache,
+        )
+        return write_results(result)
+
+
+def _base_method(names: Sequence[str]) -> str:
+    """Return a method without defaults of its own, since all arms share the base."""
+    for name in names:
+        if not find_method(name).defaults:
+            return name
+    return Config.method
+
+
+def _require_importable(config: Config, names: Sequence[str], jobs: int) -> None:
+    """Raise an error if there are objects of this session, which no other process
+    has.
+    """
+    of_session = list(config.session_keys)
+    if not of_session and any(name.startswith(here.PREFIX) for name in names):
+        of_session = ["the methods"]
+    if of_session:
         raise ConfigError(
             f"jobs = {jobs} needs parts that other processes can import; objects of "
-            f"this session are {', '.join(own or ['the methods'])}. Leave jobs out, or "
-            "put them into a module and name them module:name."
-        )
-    sweep = Sweep.of(config, {"method": names}, seeds, chosen)
-    folder = (
-        Path("runs") / f"compare-{config.hash[:8]}" if folder is None else Path(folder)
-    )
-    with progress_panel(on_progress) as listener:
-        return write_results(
-            run_sweep(
-                sweep,
-                folder,
-                jobs=jobs,
-                threads=threads,
-                on_progress=listener,
-                cache=cache,
-            )
+            f"this session are {', '.join(of_session)}. Leave jobs out, or put them "
+            "into a module and name them module:name."
         )

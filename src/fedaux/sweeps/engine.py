@@ -1,8 +1,8 @@
 """Runs a sweep: every run in its own folder, several at a time; finished runs are kept,
 and a failure ends no other.
 
-sweep = Sweep.load("grid.toml")
-write_results(run_sweep(sweep, Path("runs/grid"), jobs=2))
+    sweep = Sweep.load("grid.toml")
+    write_results(run_sweep(sweep, Path("runs/grid"), jobs=2))
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.method_facts import reason
-from fedaux.config.methods import find_method
+from fedaux.config.methods import Method, find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
@@ -29,7 +29,7 @@ from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, no_pr
 from fedaux.report.arms import ArmResult, collapsed, round_metrics
 from fedaux.report.comparison_page import write_comparison
 from fedaux.report.statistics import HEADER as DIFFERENCES
-from fedaux.report.statistics import differences, differences_csv
+from fedaux.report.statistics import Difference, differences, differences_csv
 from fedaux.report.tables import (
     SPREAD,
     Table,
@@ -92,11 +92,10 @@ class SweepResult:
     def _repr_html_(self) -> str:
         """Return the table as HTML, for Jupyter."""
         head = "".join(f"<th>{escape(name)}</th>" for name in self.table.header)
-        rows = (
-            "".join(f"<td>{escape(cell)}</td>" for cell in row)
-            for row in self.table.texts()
-        )
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        body = ""
+        for row in self.table.texts():
+            cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+            body += f"<tr>{cells}</tr>"
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     @property
@@ -114,30 +113,30 @@ class SweepResult:
     @property
     def table(self) -> Table:
         """A table of the accuracy of every arm."""
-        return summary(
-            self.curves,
-            "method" if list(self.sweep.axes) in ([], ["method"]) else "arm",
-            tasks(self.arms),
-        )
+        only_methods = list(self.sweep.axes) in ([], ["method"])
+        name = "method" if only_methods else "arm"
+        return summary(self.curves, name, tasks(self.arms))
 
     @property
     def caption(self) -> str:
         """The settings that all arms share; those that vary are in the table."""
-        base, sweep = self.sweep.base, self.sweep
-        facts = {
+        base = self.sweep.base
+        settings = {
             "data.source": base.data.source,
             "data.clients": plural(base.data.clients, "client"),
             "data.alpha": f"{SYMBOLS['data.alpha']} = {base.data.alpha:g}",
             "prototypes": ", ".join(spec.label for spec in base.prototypes),
             "rounds": plural(base.rounds, "round"),
         }
-        common = ", ".join(fact for key, fact in facts.items() if key not in sweep.axes)
-        title = f"{sweep.title}. " if sweep.title else ""
-        spread = f" {SPREAD}" if sweep.seeds > 1 else ""
-        what = "Validation" if base.data.validation_fraction else "Test"
-        seeds = plural(sweep.seeds, "seed")
+        shared = [
+            words for key, words in settings.items() if key not in self.sweep.axes
+        ]
+        title = f"{self.sweep.title}. " if self.sweep.title else ""
+        spread = f" {SPREAD}" if self.sweep.seeds > 1 else ""
+        records = "Validation" if base.data.validation_fraction else "Test"
+        seeds = plural(self.sweep.seeds, "seed")
         return (
-            f"{title}{what} accuracy in %: {common}, {seeds}.{spread} "
+            f"{title}{records} accuracy in %: {', '.join(shared)}, {seeds}.{spread} "
             f"Settings: {self.settings}."
         )
 
@@ -151,13 +150,12 @@ class SweepResult:
         """Pairs of method and settings, for methods whose settings are not those of the
         config.
         """
-        methods = dict.fromkeys(arm.config.method for arm in self.sweep.arms)
-        found = {
-            find_method(name).label: self.sweep.chosen.of(name) for name in methods
-        }
-        return [
-            (label, describe(settings)) for label, settings in found.items() if settings
-        ]
+        pairs = []
+        for method in dict.fromkeys(arm.config.method for arm in self.sweep.arms):
+            settings = self.sweep.chosen.of(method)
+            if settings:
+                pairs.append((find_method(method).label, describe(settings)))
+        return pairs
 
     @property
     def privacy(self) -> str:
@@ -186,31 +184,35 @@ class SweepResult:
         if list(self.sweep.axes) != ["method"] or len(self.arms) < 2:
             return ""
         ranked = sorted(self.arms, key=lambda arm: -self.accuracy[arm.label])
-        trained = [
-            arm for arm in ranked if not find_method(arm.settings["method"]).analytic
-        ]
-        shown = list(
-            dict.fromkeys([ranked[0].label, *(arm.label for arm in trained[:1])])
-        )
         methods = {arm.label: find_method(arm.settings["method"]) for arm in ranked}
-        texts = [
-            f"{label} has the highest "
-            f"accuracy{' of the methods that train' if place else ''}, "
-            f"{100 * self.accuracy[label]:.1f} %: {reason(methods[label])}."
-            for place, label in enumerate(shown)
-        ]
-        return " ".join(texts)
+        first = ranked[0].label
+        sentences = [self._praise(first, methods[first])]
+        # A computed head may be first, and the best that trains is then named as well.
+        trained = [arm.label for arm in ranked if not methods[arm.label].analytic]
+        if trained and trained[0] != first:
+            rival = trained[0]
+            sentences.append(
+                self._praise(rival, methods[rival], " of the methods that train")
+            )
+        return " ".join(sentences)
+
+    def _praise(self, label: str, method: Method, among: str = "") -> str:
+        accuracy = 100 * self.accuracy[label]
+        return (
+            f"{label} has the highest accuracy{among}, {accuracy:.1f} %: "
+            f"{reason(method)}."
+        )
 
     @property
     def collapsed(self) -> str:
         """A sentence that names the arms whose model collapsed; "" for none."""
         names = [arm.label for arm in self.arms if arm.warning]
+        if not names:
+            return ""
         return (
             f"Collapsed: {'; '.join(names)}. Models no better than the commonest "
             "class, or that give up classes; the report says which, and what to try "
             "first."
-            if names
-            else ""
         )
 
     def raise_failures(self) -> None:
@@ -220,11 +222,11 @@ class SweepResult:
     def to_dict(self) -> dict[str, Any]:
         failures = [
             {
-                "label": one.run.label,
-                "code": int(one.error.code),
-                "error": one.error.text,
+                "label": failure.run.label,
+                "code": int(failure.error.code),
+                "error": failure.error.text,
             }
-            for one in self.failures
+            for failure in self.failures
         ]
         return {
             "title": self.sweep.title,
@@ -243,9 +245,11 @@ def raise_failures(failures: Sequence[FailedRun], total: int, folder: Path) -> N
     """
     if not failures:
         return
-    shown = " ".join(
-        f"{one.run.label}: {one.error.text.rstrip('.')}." for one in failures[:3]
-    )
+    reasons = [
+        f"{failure.run.label}: {failure.error.text.rstrip('.')}."
+        for failure in failures[:3]
+    ]
+    shown = " ".join(reasons)
     more = f" (the first 3 of {len(failures)})" if len(failures) > 3 else ""
     raise SweepError(
         f"{len(failures)} of {total} runs failed{more}. {shown} What the others have "
@@ -267,51 +271,58 @@ def write_results(result: SweepResult) -> SweepResult:
     """
     if not result.arms:
         result.raise_failures()  # there is nothing else to show
-    table, caption, pivoted = result.table, result.caption, pivot(result.arms)
-    label = "tab:" + re.sub(
-        r"[^a-z0-9]+", "-", result.folder.absolute().name.lower()
-    ).strip("-")
-    settings = [f"{label}: {settings}." for label, settings in result.chosen]
-    notes = " ".join(
-        [
-            *settings,
-            *([f"Privacy: {result.privacy_line}."] if result.privacy_line else []),
-        ]
-    )
-    text, tex = (
-        f"{caption}\n\n{markdown(table.texts(), table.header)}",
-        latex(table, caption, notes, label),
-    )
-    if pivoted:
-        text += (
-            f"\nAfter the last round:\n\n{markdown(pivoted.texts(), pivoted.header)}"
-        )
-        tex += "\n" + latex(
-            pivoted, f"{caption} After the last round.", notes, f"{label}-pivot"
-        )
-    found = differences(result.arms)
-    if found:
-        text += f"\n{PAIRED}\n\n{markdown([one.cells() for one in found], DIFFERENCES)}"
-    if result.chosen:
-        text += f"\nWith:\n\n{markdown(result.chosen, ('method', 'settings'))}"
-    text += f"\n{result.collapsed}\n" if result.collapsed else ""
+    compared = differences(result.arms)
     files = {
-        "table.md": f"{text}\n{result.privacy}\n" if result.privacy else text,
-        "table.tex": tex,
+        "table.md": _markdown_page(result, compared),
+        "table.tex": _latex_tables(result),
         "table.csv": summary_csv(result.arms),
         "runs.csv": runs_csv(result.arms),
-        **({"differences.csv": differences_csv(found)} if found else {}),
         "sweep.json": json.dumps(result.to_dict(), indent=1, ensure_ascii=False),
     }
+    if compared:
+        files["differences.csv"] = differences_csv(compared)
     for name, content in files.items():
         write_atomically(result.folder / name, content.encode())
     title = result.sweep.title or "Methods side by side"
-    return replace(
-        result,
-        report=write_comparison(
-            result.folder, title, result.arms, f"settings {result.settings}"
-        ),
-    )
+    settings = f"settings {result.settings}"
+    report = write_comparison(result.folder, title, result.arms, settings)
+    return replace(result, report=report)
+
+
+def _markdown_page(result: SweepResult, compared: Sequence[Difference]) -> str:
+    """Return table.md: the table, and below it what helps to read it."""
+    table = result.table
+    page = f"{result.caption}\n\n{markdown(table.texts(), table.header)}"
+    pivoted = pivot(result.arms)
+    if pivoted:
+        grid = markdown(pivoted.texts(), pivoted.header)
+        page += f"\nAfter the last round:\n\n{grid}"
+    if compared:
+        rows = [difference.cells() for difference in compared]
+        page += f"\n{PAIRED}\n\n{markdown(rows, DIFFERENCES)}"
+    if result.chosen:
+        page += f"\nWith:\n\n{markdown(result.chosen, ('method', 'settings'))}"
+    if result.collapsed:
+        page += f"\n{result.collapsed}\n"
+    if result.privacy:
+        page += f"\n{result.privacy}\n"
+    return page
+
+
+def _latex_tables(result: SweepResult) -> str:
+    """Return table.tex: the table, and where two settings vary one by them."""
+    folder = result.folder.absolute().name.lower()
+    label = "tab:" + re.sub(r"[^a-z0-9]+", "-", folder).strip("-")
+    notes = [f"{method}: {settings}." for method, settings in result.chosen]
+    if result.privacy_line:
+        notes.append(f"Privacy: {result.privacy_line}.")
+    small_print = " ".join(notes)
+    tex = latex(result.table, result.caption, small_print, label)
+    pivoted = pivot(result.arms)
+    if pivoted:
+        caption = f"{result.caption} After the last round."
+        tex += "\n" + latex(pivoted, caption, small_print, f"{label}-pivot")
+    return tex
 
 
 def run_sweep(
@@ -332,8 +343,8 @@ def run_sweep(
         sweep: What to run.
         folder: The folder for the runs. Runs that are already finished there are only
             read.
-        jobs: The number of parallel runs, each in its own process; a single job runs in
-            this process.
+        jobs: The number of parallel runs, each in its own process; a single job runs
+            in this process.
         threads: The number of PyTorch threads of each run.
         on_progress: Called with events of `fedaux.core.progress`.
         cache: The folder for extractors and features, as in `run`.
@@ -342,19 +353,18 @@ def run_sweep(
         The arms with their results, and the runs that failed.
     """
     runs = sweep.runs(folder)
-    missing = [each for each in runs if not finished(each)]
-    done, failures = len(runs) - len(missing), list[FailedRun]()
+    missing = [run for run in runs if not finished(run)]
+    done = len(runs) - len(missing)
+    failures: list[FailedRun] = []
     on_progress(SweepProgress(done, len(runs)))
     for ended, error in execute(missing, jobs, threads, on_progress, cache):
         done += 1
+        accuracy = None
         if error:
             failures.append(FailedRun(ended, error))
-        result = None if error else finished(ended)
-        on_progress(
-            SweepProgress(
-                done, len(runs), ended.label, result.accuracy if result else None
-            )
-        )
+        elif result := finished(ended):
+            accuracy = result.accuracy
+        on_progress(SweepProgress(done, len(runs), ended.label, accuracy))
     return replace(read_sweep(sweep, folder), failures=tuple(failures))
 
 
@@ -366,46 +376,55 @@ def execute(
     cache: Path | None = None,
 ) -> Iterator[tuple[Run, TaskError | None]]:
     """Yield each run as it ends, with its error if it failed."""
-    by_folder = {str(each.folder): each for each in runs}
+    by_folder = {str(run.folder): run for run in runs}
 
     def on_task_progress(task: Task, event: ProgressEvent) -> None:
-        on_progress(
-            replace(
-                event,
-                run=by_folder[task.name].label if task.name in by_folder else task.name,
-            )
-        )
-
-    for task, error in run_tasks(
-        _tasks(runs, cache, jobs > 1), jobs, threads, on_task_progress
-    ):
+        label = task.name
         if task.name in by_folder:
-            ended = by_folder[task.name]
-            yield ended, _with_details(ended, error) if error else None
+            label = by_folder[task.name].label
+        on_progress(replace(event, run=label))
+
+    tasks = _tasks(runs, cache, shared=jobs > 1)
+    for task, error in run_tasks(tasks, jobs, threads, on_task_progress):
+        # Extractors are tasks of their own. One that fails fails the runs that need it.
+        if task.name not in by_folder:
+            continue
+        ended = by_folder[task.name]
+        if error:
+            error = _with_details(ended, error)
+        yield ended, error
 
 
 def read_sweep(sweep: Sweep, folder: Path) -> SweepResult:
     """Read the finished runs of a sweep from its folder; nothing is run."""
-    arms = [
-        _arm_result(arm, list(filter(None, map(finished, sweep.runs_of(arm, folder)))))
-        for arm in sweep.arms
-    ]
-    return SweepResult(sweep, folder, tuple(arm for arm in arms if arm.seeds))
+    arms = []
+    for arm in sweep.arms:
+        results = [finished(run) for run in sweep.runs_of(arm, folder)]
+        complete = [result for result in results if result is not None]
+        if complete:
+            arms.append(_arm_result(arm, complete))
+    return SweepResult(sweep, folder, tuple(arms))
 
 
-def _arm_result(arm: Arm, results: list[FinishedRun]) -> ArmResult:
-    private = arm.config.releases or arm.config.privacy.private_training
+def _arm_result(arm: Arm, results: Sequence[FinishedRun]) -> ArmResult:
+    """Put the finished runs of an arm together; there is at least one."""
+    privacy = ""
+    privacy_line = ""
+    if arm.config.releases or arm.config.privacy.private_training:
+        privacy = results[0].statement
+        privacy_line = results[0].ledger.summary()
+    metrics = [round_metrics(result, len(result.curve)) for result in results]
     return ArmResult(
-        arm.label,
-        arm.settings,
-        arm.labels,
-        tuple(result.state.config.seed for result in results),
-        tuple(result.folder for result in results),
-        np.array([result.curve for result in results]),
-        results[0].statement if results and private else "",
-        collapsed(results),
-        privacy_line=results[0].ledger.summary() if results and private else "",
-        metrics=tuple(round_metrics(result, len(result.curve)) for result in results),
+        label=arm.label,
+        settings=arm.settings,
+        labels=arm.labels,
+        seeds=tuple(result.state.config.seed for result in results),
+        folders=tuple(result.folder for result in results),
+        curves=np.array([result.curve for result in results]),
+        privacy=privacy,
+        warning=collapsed(results),
+        privacy_line=privacy_line,
+        metrics=tuple(metrics),
     )
 
 
@@ -417,9 +436,9 @@ def finished(run: Run) -> FinishedRun | None:
         state = stored_state(run.config, run.folder)
     except StateError:
         return None
-    return (
-        FinishedRun(state, run.folder) if state and state.round >= run.rounds else None
-    )
+    if state is None or state.round < run.rounds:
+        return None
+    return FinishedRun(state, run.folder)
 
 
 def _tasks(runs: Sequence[Run], cache: Path | None, shared: bool) -> list[Task]:
@@ -428,34 +447,42 @@ def _tasks(runs: Sequence[Run], cache: Path | None, shared: bool) -> list[Task]:
     """
     extractors: dict[Hashable, Task] = {}
     tasks = []
-    for each in runs:
+    for planned in runs:
         needs = set()
-        for spec in _to_pretrain(each) if shared else ():
-            config = replace(each.config, prototypes=(spec,))
-            task = Task(
-                f"extractor {len(extractors) + 1}",
-                partial(pretrain, config, cache=cache),
-            )
-            needs.add(extractors.setdefault(_extractor_key(config), task).name)
-        call = partial(run, each.config, each.folder, cache=cache, until=each.until)
-        tasks.append(Task(str(each.folder), call, frozenset(needs)))
+        for spec in _to_pretrain(planned) if shared else ():
+            config = replace(planned.config, prototypes=(spec,))
+            key = _extractor_key(config)
+            if key not in extractors:
+                name = f"extractor {len(extractors) + 1}"
+                extractors[key] = Task(name, partial(pretrain, config, cache=cache))
+            needs.add(extractors[key].name)
+        call = partial(
+            run, planned.config, planned.folder, cache=cache, until=planned.until
+        )
+        tasks.append(Task(str(planned.folder), call, frozenset(needs)))
     return [*extractors.values(), *tasks]
 
 
 def _to_pretrain(run: Run) -> tuple[PrototypeSpec, ...]:
-    """A run that has begun has its extractors."""
-    begun = (run.folder / STATE_FILE).is_file()
-    wanted = (
-        find_method(run.config.method).pretrained and run.config.pretrain.epochs > 0
-    )
-    return run.config.prototypes if wanted and not begun else ()
+    """Return the prototypes whose extractors a run needs; one that has begun has
+    them.
+    """
+    if (run.folder / STATE_FILE).is_file() or run.config.pretrain.epochs == 0:
+        return ()
+    if not find_method(run.config.method).pretrained:
+        return ()
+    return run.config.prototypes
 
 
 def _extractor_key(config: Config) -> Hashable:
     """Settings that decide what an extractor sees and how it is trained; runs that
     agree in them share it.
     """
-    data, aux = config.data, replace(config.aux, negatives=0.5)
+    # Pre-training sees all public records, however many of them are negatives.
+    aux = replace(config.aux, negatives=0.5)
+    if aux.source:
+        return aux, config.pretrain, config.prototypes
+    data = config.data
     held_out = (
         data.source,
         data.path,
@@ -464,7 +491,7 @@ def _extractor_key(config: Config) -> Hashable:
         data.test_seed,
         config.seed,
     )
-    return aux, config.pretrain, config.prototypes, None if aux.source else held_out
+    return aux, config.pretrain, config.prototypes, held_out
 
 
 def _with_details(run: Run, error: TaskError) -> TaskError:

@@ -32,6 +32,7 @@ SYMBOLS = {
 }
 ANY = "any"  # the value of a setting that a method does not look at
 WINNERS = "tuned.json"  # in the folder of a tuning
+LONGEST_NAME = 120  # characters of a folder's name; "-seed0" follows
 METADATA = {  # keys of these tables beside their lists
     "sweep": ("seeds", "title", "about"),
     "tune": ("methods", "budget", "seeds", "validation_fraction"),
@@ -68,28 +69,24 @@ class MethodSettings:
         Returns:
             The settings of every method that was tuned.
         """
-        file = Path(path) / WINNERS if Path(path).is_dir() else Path(path)
-        require(
-            file.is_file(),
-            (
+        file = Path(path)
+        if file.is_dir():
+            file = file / WINNERS
+        if not file.is_file():
+            raise ConfigError(
                 f"{file} is not there: name the folder that `fedaux tune` wrote, or "
                 f"its {WINNERS}."
-            ),
-        )
+            )
         try:
             saved = json.loads(file.read_text(encoding="utf-8"))
-            methods = {
-                name: found["settings"] for name, found in saved["methods"].items()
-            }
-            source = (
-                f"tuned, {saved['budget']} settings a method tried on validation data"
-            )
+            budget = saved["budget"]
+            winners = saved["methods"].items()
             return cls(
-                source,
-                methods,
-                {"data.test_seed": saved["test_seed"]},
-                True,
-                saved["config"],
+                source=f"tuned, {budget} settings a method tried on validation data",
+                methods={name: winner["settings"] for name, winner in winners},
+                common={"data.test_seed": saved["test_seed"]},
+                complete=True,
+                config=saved["config"],
             )
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise ConfigError(
@@ -117,64 +114,62 @@ class MethodSettings:
         """
         common: dict[str, Any] = {}
         methods: dict[str, dict[str, Any]] = {}
+        sources = []
         for name in names:
             if name not in PRESETS:
                 raise ConfigError(str(unknown_name("preset", name, PRESETS)))
-            for method in PRESETS[name].methods:
-                methods.setdefault(method, {}).update(PRESETS[name].settings)
-            common |= {} if PRESETS[name].methods else PRESETS[name].settings
-        return cls("; ".join(PRESETS[name].source for name in names), methods, common)
+            preset = PRESETS[name]
+            sources.append(preset.source)
+            if not preset.methods:
+                common |= preset.settings
+            for method in preset.methods:
+                methods.setdefault(method, {}).update(preset.settings)
+        return cls("; ".join(sources), methods, common)
 
     def of(self, method: str) -> dict[str, Any]:
         """Return the settings of a method, by dotted key."""
-        known = method in self.methods or not self.complete
-        require(
-            known,
-            (
+        if self.complete and method not in self.methods:
+            raise ConfigError(
                 f"{method} has not been tuned: tune it with the same budget, or leave "
                 "it out of the comparison."
-            ),
-        )
+            )
         return {**self.common, **self.methods.get(method, {})}
+
+    @property
+    def keys(self) -> set[str]:
+        """The settings that any method brings, by dotted key."""
+        return set(self.common).union(*self.methods.values())
 
     def refuse(self, overrides: Sequence[str]) -> None:
         """Raise an error if an override also has a setting here: one of the two would
         silently be lost.
         """
-        keys = {
-            key
-            for settings in (self.common, *self.methods.values())
-            for key in settings
-        }
-        for text in overrides:
-            key = text.partition("=")[0].strip()
-            require(
-                key not in keys,
-                (
+        keys = self.keys
+        for override in overrides:
+            key = override.partition("=")[0].strip()
+            if key in keys:
+                raise ConfigError(
                     f"--set {key}: the tuned settings or the preset have a {key} too; "
                     "leave out one."
-                ),
-            )
+                )
 
     def note(self, base: Config, swept: Sequence[str] = ()) -> str:
         """Return the source, and which settings differed during tuning."""
         if not self.config:
             return self.source
-        ignored = {
-            *_OF_A_RUN,
-            *swept,
-            *(key for settings in self.methods.values() for key in settings),
-        }
-        then, now = flatten(Config.from_dict(self.config)), flatten(base)
-        differing = [
-            key
-            for key in sorted({*then, *now} - ignored)
-            if then.get(key) != now.get(key)
-            and not key.startswith(("federation.", "method_options."))
-        ]
-        return self.source + (
-            f" with another {', '.join(differing)}" if differing else ""
-        )
+        then = flatten(Config.from_dict(self.config))
+        now = flatten(base)
+        tuned: set[str] = set().union(*self.methods.values())
+        compared = {*then, *now}.difference(_OF_A_RUN, swept, tuned)
+        differing = []
+        for key in sorted(compared):
+            if key.startswith(("federation.", "method_options.")):
+                continue
+            if then.get(key) != now.get(key):
+                differing.append(key)
+        if not differing:
+            return self.source
+        return f"{self.source} with another {', '.join(differing)}"
 
 
 AS_CONFIGURED = MethodSettings()
@@ -212,19 +207,17 @@ def make_arm(
     config's own method only.
     """
     table = base.to_dict()
-    if settings.get("method", base.method) != base.method:
+    method = settings.get("method", base.method)
+    if method != base.method:
         table["method_options"] = {}
-    for key, value in {
-        **chosen.of(settings.get("method", base.method)),
-        **settings,
-    }.items():
+    for key, value in {**chosen.of(method), **settings}.items():
         set_key(table, key, value, f"sweep: {key}")
-    parts = [f"{key}={format_value(value)}" for key, value in settings.items()]
     try:
         config = Config.from_dict(table)
     except ConfigError as error:
+        values = [f"{key}={format_value(value)}" for key, value in settings.items()]
         raise ConfigError(
-            f"the sweep cannot have an arm with {' and '.join(parts)}: {error}"
+            f"the sweep cannot have an arm with {' and '.join(values)}: {error}"
         ) from error
     labels = {key: value_label(key, value) for key, value in settings.items()}
     return Arm(settings, config, make_name(settings) or config.method, labels)
@@ -234,25 +227,27 @@ def without_repeats(arms: Sequence[Arm]) -> Iterator[Arm]:
     """Merge arms that differ only in settings that their method ignores: FedAVG is the
     same for any ε.
     """
-    seen = set[str]()
+    seen: set[str] = set()
     for arm in arms:
         inert = [key for key in arm.settings if ignores(arm.config, key)]
-        rest = {key: value for key, value in arm.settings.items() if key not in inert}
-        if inert:
-            labels = {
-                **arm.labels,
-                **{key: f"any {SYMBOLS.get(key, key)}" for key in inert},
-            }
-            name = make_name(rest) or arm.config.method
-            arm = replace(
-                arm,
-                settings={**arm.settings, **dict.fromkeys(inert, ANY)},
-                name=name,
-                labels=labels,
-            )
-        if repr(arm.settings) not in seen:
-            seen.add(repr(arm.settings))
-            yield arm
+        merged = _without(arm, inert) if inert else arm
+        # A value may be a list, which no set can hold.
+        identity = repr(merged.settings)
+        if identity not in seen:
+            seen.add(identity)
+            yield merged
+
+
+def _without(arm: Arm, inert: Sequence[str]) -> Arm:
+    """Return an arm whose name and labels say that some settings can have any value."""
+    settings = dict(arm.settings)
+    labels = dict(arm.labels)
+    for key in inert:
+        settings[key] = ANY
+        labels[key] = f"any {SYMBOLS.get(key, key)}"
+    named = {key: value for key, value in arm.settings.items() if key not in inert}
+    name = make_name(named) or arm.config.method
+    return replace(arm, settings=settings, labels=labels, name=name)
 
 
 def ignores(config: Config, key: str) -> bool:
@@ -271,31 +266,28 @@ def make_name(settings: Settings) -> str:
     """Make the name of an arm's folder from its settings, as far as file systems
     allow.
     """
-    text = "-".join(f"{key}={format_value(value)}" for key, value in settings.items())
-    return re.sub(r"[^\w.+=,-]+", "_", text.replace("method=", ""), flags=re.ASCII)[
-        :120
-    ]
+    pairs = [f"{key}={format_value(value)}" for key, value in settings.items()]
+    name = "-".join(pairs).replace("method=", "")
+    allowed = re.sub(r"[^\w.+=,-]+", "_", name, flags=re.ASCII)
+    return allowed[:LONGEST_NAME]
 
 
-def with_unique_names(arms: list[Arm]) -> Iterator[Arm]:
+def with_unique_names(arms: Sequence[Arm]) -> Iterator[Arm]:
     """Append part of the hash to the names of arms that would share one, as long or odd
     values may.
     """
     counts = Counter(arm.name for arm in arms)
     for arm in arms:
-        yield (
-            arm
-            if counts[arm.name] == 1
-            else replace(arm, name=f"{arm.name}-{arm.config.hash[:8]}")
-        )
+        if counts[arm.name] == 1:
+            yield arm
+        else:
+            yield replace(arm, name=f"{arm.name}-{arm.config.hash[:8]}")
 
 
 def describe(settings: Mapping[str, Any]) -> str:
     """Format settings for readers: local.lr = 0.1, local.epochs = 5."""
-    return (
-        ", ".join(f"{key} = {format_value(value)}" for key, value in settings.items())
-        or "as in the config"
-    )
+    pairs = [f"{key} = {format_value(value)}" for key, value in settings.items()]
+    return ", ".join(pairs) or "as in the config"
 
 
 def format_value(value: Any) -> str:
@@ -305,22 +297,22 @@ def format_value(value: Any) -> str:
     if isinstance(value, float):
         short = f"{value:g}"
         return short if float(short) == value else repr(value)
-    if isinstance(value, Mapping):  # a prototype with options of its own
-        options = ", ".join(
-            f"{key}={format_value(item)}"
-            for key, item in value.items()
-            if key != "name"
-        )
-        return (
-            f"{value.get('name', '')}({options})"
-            if options
-            else str(value.get("name", ""))
-        )
-    return (
-        " + ".join(map(format_value, value))
-        if isinstance(value, (list, tuple))
-        else str(value)
-    )
+    if isinstance(value, Mapping):
+        return _format_table(value)
+    if isinstance(value, (list, tuple)):
+        return " + ".join(map(format_value, value))
+    return str(value)
+
+
+def _format_table(table: Mapping[str, Any]) -> str:
+    """Format a prototype with options of its own."""
+    name = str(table.get("name", ""))
+    options = [
+        f"{key}={format_value(value)}" for key, value in table.items() if key != "name"
+    ]
+    if not options:
+        return name
+    return f"{name}({', '.join(options)})"
 
 
 @dataclass(frozen=True)
@@ -377,8 +369,8 @@ class Sweep:
 
         Args:
             base: The settings that all arms share.
-            axes: The values of each swept setting, by dotted key: `{"data.alpha":
-                [0.01, 1.0]}`.
+            axes: The values of each swept setting, by dotted key:
+                `{"data.alpha": [0.01, 1.0]}`.
             seeds: The number of seeds of each arm, from the config's own on.
             chosen: Settings of each method, which `axes` may still vary.
             metadata: The fields `title` and `about`.
@@ -388,30 +380,22 @@ class Sweep:
         """
         for key, values in axes.items():
             check_axis(key, values)
-        require(
-            isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1,
-            (
+        whole = isinstance(seeds, int) and not isinstance(seeds, bool)
+        if not whole or seeds < 1:
+            raise ConfigError(
                 f"sweep.seeds must be a whole number of at least 1, not {seeds!r}: how "
                 "many, from the config's own on."
-            ),
-        )
-        lists = {
-            key: tuple(map(method_name, values) if key == "method" else values)
-            for key, values in axes.items()
-        }
-        products = itertools.product(*lists.values())
-        arms = [
-            make_arm(base, dict(zip(lists, values, strict=True)), chosen)
-            for values in products
-        ]
-        return cls(
-            base,
-            lists,
-            seeds,
-            tuple(with_unique_names(list(without_repeats(arms)))),
-            chosen,
-            **metadata,
-        )
+            )
+        lists = {key: tuple(values) for key, values in axes.items()}
+        if "method" in lists:
+            lists["method"] = tuple(map(method_name, axes["method"]))
+        arms = []
+        for values in itertools.product(*lists.values()):
+            settings = dict(zip(lists, values, strict=True))
+            arms.append(make_arm(base, settings, chosen))
+        different = list(without_repeats(arms))
+        named = tuple(with_unique_names(different))
+        return cls(base, lists, seeds, named, chosen, **metadata)
 
     @classmethod
     def load(
@@ -431,18 +415,17 @@ class Sweep:
             The sweep.
         """
         table = read_table(path)
+        # --seeds alone makes no sweep of a config.
         listed = [
-            text
-            for text in overrides
-            if text.startswith("sweep.") and not text.startswith("sweep.seeds")
+            override
+            for override in overrides
+            if _is_of_sweep(override) and not override.strip().startswith("sweep.seeds")
         ]
-        require(
-            "sweep" in table or bool(listed),
-            (
+        if "sweep" not in table and not listed:
+            raise ConfigError(
                 f"{path} has no table [sweep]: add one with lists of values, such as "
                 f"{_EXAMPLE}."
-            ),
-        )
+            )
         return cls.from_dict({"sweep": {}, **table}, overrides, chosen)
 
     @classmethod
@@ -463,30 +446,30 @@ class Sweep:
         Returns:
             The sweep.
         """
-        rest = {
-            key: value for key, value in table.items() if key not in ("sweep", "tune")
-        }
         grid = table["sweep"]
-        require(
-            isinstance(grid, Mapping),
-            f"sweep must be a table: write [sweep] and below it {_EXAMPLE}.",
-        )
+        if not isinstance(grid, Mapping):
+            raise ConfigError(
+                f"sweep must be a table: write [sweep] and below it {_EXAMPLE}."
+            )
         lists = dict(dotted(grid))
-        for text in overrides:
-            key = text.partition("=")[0].strip()
-            if key.startswith("sweep."):
+        of_base = []
+        for override in overrides:
+            if _is_of_sweep(override):
                 changed: dict[str, Any] = {}
-                apply_override(changed, text)
+                apply_override(changed, override)
                 lists |= dotted(changed["sweep"])
             else:
+                of_base.append(override)
+                key = override.partition("=")[0].strip()
                 lists.pop(key, None)
         seeds = lists.pop("seeds", 1)
         metadata = {key: lists.pop(key) for key in METADATA["sweep"] if key in lists}
         for key, value in metadata.items():
             require(isinstance(value, str), f"sweep.{key} must be text, not {value!r}.")
-        base = Config.from_dict(
-            rest, [text for text in overrides if not text.strip().startswith("sweep.")]
-        )
+        tables = {
+            key: value for key, value in table.items() if key not in ("sweep", "tune")
+        }
+        base = Config.from_dict(tables, of_base)
         return cls.of(base, lists, seeds, chosen, **metadata)
 
     def runs(self, folder: Path) -> list[Run]:
@@ -497,52 +480,51 @@ class Sweep:
         return seeded_runs(arm, self.base.seed, self.seeds, folder)
 
 
+def _is_of_sweep(override: str) -> bool:
+    return override.strip().startswith("sweep.")
+
+
 def seeded_runs(
     arm: Arm, first: int, count: int, folder: Path, until: int | None = None
 ) -> list[Run]:
     """List the runs of an arm with `count` seeds from `first` on, each in a folder of
     its own.
     """
-    seeds = range(first, first + count)
-    runs = folder / "runs"
-    return [
-        Run(arm, replace(arm.config, seed=seed), runs / f"{arm.name}-seed{seed}", until)
-        for seed in seeds
-    ]
+    runs = []
+    for seed in range(first, first + count):
+        config = replace(arm.config, seed=seed)
+        runs.append(Run(arm, config, folder / "runs" / f"{arm.name}-seed{seed}", until))
+    return runs
 
 
 def check_axis(key: str, values: Any, table: str = "sweep") -> None:
     """Raise an error unless `key` is a setting and `values` a list of different
     values.
     """
-    known = [name for name, _ in dotted(Config().to_dict())]
     if key == "seed":
         raise ConfigError(
             f"{table}.seed: seeds are counted, not listed. Write seeds = 3, and seed = "
             "… for the first one."
         )
-    if key not in known and not key.startswith(
+    settings = [name for name, _ in dotted(Config().to_dict())]
+    if key not in settings and not key.startswith(
         ("data.options.", "aux.options.", "method_options.")
     ):
+        names = [*METADATA[table], *settings]
+        raise ConfigError(str(unknown_name(f"key of [{table}]", key, names)))
+    if not isinstance(values, (list, tuple)):
         raise ConfigError(
-            str(unknown_name(f"key of [{table}]", key, [*METADATA[table], *known]))
-        )
-    require(
-        isinstance(values, (list, tuple)),
-        (
             f"{table}: {key} must be a list of values, [{values!r}, …], not {values!r} "
             "alone."
-        ),
-    )
-    require(
-        len(values) > 0,
-        (
+        )
+    if not values:
+        raise ConfigError(
             f"{table}: the list of {key} is empty; give it values, or leave {key} out "
             f"of [{table}]."
-        ),
-    )
-    twice = [value for index, value in enumerate(values) if value in values[:index]]
-    require(
-        not twice,
-        f"{table}: {key} has {twice[:1]} twice; every value makes an arm of its own.",
-    )
+        )
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise ConfigError(
+                f"{table}: {key} has {[value]} twice; every value makes an arm of its "
+                "own."
+            )

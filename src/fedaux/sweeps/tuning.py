@@ -9,6 +9,7 @@ call.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -78,7 +79,9 @@ def rungs(budget: int, rounds: int) -> tuple[Rung, ...]:
     counts = [budget]
     while counts[-1] > KEEP:
         counts.append(math.ceil(counts[-1] / KEEP))
-    stops = sorted({math.ceil(rounds / KEEP**i) for i in range(len(counts))})
+    # A short run has fewer different stops than there are counts: the last counts,
+    # of the fewest settings, are then left out.
+    stops = sorted({math.ceil(rounds / KEEP**rung) for rung in range(len(counts))})
     return tuple(Rung(count, stop) for count, stop in zip(counts, stops, strict=False))
 
 
@@ -117,9 +120,11 @@ def best(trials: Sequence[Trial], count: int) -> list[Trial]:
     """Return the trials that got furthest, among these the most accurate; ties go to
     the earlier trial.
     """
-    return sorted(
-        trials, key=lambda trial: (-trial.rounds, -trial.scores.get(trial.rounds, 0.0))
-    )[:count]
+
+    def rank(trial: Trial) -> tuple[int, float]:
+        return -trial.rounds, -trial.scores.get(trial.rounds, 0.0)
+
+    return sorted(trials, key=rank)[:count]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,9 +153,8 @@ class Tuning:
         """Plan the tuning of these methods; `grid` holds the user's own lists, read
         from `[tune]` by `read_grid`.
         """
-        Within("[1, inf)", "how many settings of each method are tried").check(
-            "tune: the budget", budget
-        )
+        settings = Within("[1, inf)", "how many settings of each method are tried")
+        settings.check("tune: the budget", budget)
         Within("[1, inf)").check("tune: seeds", seeds)
         Within("(0, 1)").check("tune: validation_fraction", validation_fraction)
         require(
@@ -167,11 +171,12 @@ class Tuning:
             test_seed=_test_seed(base),
         )
         tuned = replace(base, data=data, seed=base.seed + FIRST_SEED)
-        grids = {name: axes(base, name, grid) for name in methods}
-        trials = {
-            name: _trials(sample(tuned, name, found, budget, base.seed))
-            for name, found in grids.items()
-        }
+        grids = {}
+        trials = {}
+        for name in methods:
+            grids[name] = axes(base, name, grid)
+            arms = sample(tuned, name, grids[name], budget, base.seed)
+            trials[name] = _trials(arms)
         return cls(base, budget, seeds, validation_fraction, grids, trials)
 
     @classmethod
@@ -181,25 +186,27 @@ class Tuning:
         """Read a config and its table `[tune]`, if any. `tune.key=[…]` overrides a
         list, `chosen` its other entries.
         """
-        table, mine = (
-            read_table(path),
-            [text for text in overrides if text.strip().startswith("tune.")],
-        )
-        given, changed = dict(table.pop("tune", {})), dict[str, Any](tune={})
+        table = read_table(path)
         table.pop("sweep", None)
-        for text in mine:
-            apply_override(changed, text)
-        said, grid = dict[str, Any](), dict[str, dict[str, tuple[Value, ...]]]()
-        for tune in (given, changed["tune"]):
-            said |= {
-                key: value for key, value in tune.items() if key in METADATA["tune"]
-            }
-            for method, lists in read_grid(
-                {key: tune[key] for key in tune if key not in METADATA["tune"]}
-            ).items():
-                grid[method] = replaced(grid.get(method, {}), lists)
-        base = Config.from_dict(table, [text for text in overrides if text not in mine])
-        return cls.of(base, **{**said, **chosen}, grid=grid)
+        written = table.pop("tune", {})
+        overridden: dict[str, Any] = {"tune": {}}
+        of_base = []
+        for override in overrides:
+            if override.strip().startswith("tune."):
+                apply_override(overridden, override)
+            else:
+                of_base.append(override)
+        plan: dict[str, Any] = {}
+        grid: dict[str, dict[str, tuple[Value, ...]]] = {}
+        for tune_table in (written, overridden["tune"]):
+            lists = dict(tune_table)
+            for key in METADATA["tune"]:
+                if key in lists:
+                    plan[key] = lists.pop(key)
+            for method, values in read_grid(lists).items():
+                grid[method] = replaced(grid.get(method, {}), values)
+        base = Config.from_dict(table, of_base)
+        return cls.of(base, **{**plan, **chosen}, grid=grid)
 
     @property
     def rungs(self) -> tuple[Rung, ...]:
@@ -214,11 +221,11 @@ class Tuning:
         """Return the number of rounds that all trials and seeds of a method take until
         the last rung.
         """
-        before, total = 0, 0
+        trials = len(self.trials[method])
+        before = 0
+        total = 0
         for rung in self.rungs:
-            total += min(rung.settings, len(self.trials[method])) * (
-                rung.rounds - before
-            )
+            total += min(rung.settings, trials) * (rung.rounds - before)
             before = rung.rounds
         return total * self.seeds
 
@@ -228,15 +235,14 @@ class Tuning:
     @property
     def caption(self) -> str:
         """What was tuned, and how: the text above the table of `rows`."""
-        halving = ", ".join(
-            f"{rung.settings} until round {rung.rounds}" for rung in self.rungs
-        )
+        base = self.base
+        stages = [f"{rung.settings} until round {rung.rounds}" for rung in self.rungs]
+        prototypes = ", ".join(spec.label for spec in base.prototypes)
         return (
-            f"Validation accuracy in %: {self.base.data.source}, "
-            f"{self.base.data.clients} clients, "
-            f"{', '.join(spec.label for spec in self.base.prototypes)}, "
-            f"{plural(self.base.rounds, 'round')}. {self.budget} settings a method at "
-            f"most ({halving}), {plural(self.seeds, 'split')}, "
+            f"Validation accuracy in %: {base.data.source}, "
+            f"{base.data.clients} clients, {prototypes}, "
+            f"{plural(base.rounds, 'round')}. {self.budget} settings a method at "
+            f"most ({', '.join(stages)}), {plural(self.seeds, 'split')}, "
             f"{100 * self.validation_fraction:g} % of the private records held out for "
             "validation. The winner's own figure is optimistic: it was chosen by it."
         )
@@ -245,62 +251,66 @@ class Tuning:
         """One row per method, as `HEADER` says: its winner, how far the config's own
         setting got, the cost.
         """
-        found = list[tuple[str, ...]]()
-        for name, trials in self.trials.items():
-            winner = self.winner(name)
-            own = [self._score(trial) for trial in trials if trial.number == 0] or ["–"]
-            edges = at_edge(self.grids[name], winner.settings)
-            said = describe(winner.settings) + "".join(
-                f"; {key} is at the edge of its list: widen it" for key in edges
-            )
-            cost = str(len(trials)), str(self.total_rounds(name))
-            found.append(
-                (find_method(name).label, self._score(winner), *own, *cost, said)
-            )
-        return found
+        return [self._row(name, trials) for name, trials in self.trials.items()]
+
+    def _row(self, name: str, trials: Sequence[Trial]) -> tuple[str, ...]:
+        winner = self.winner(name)
+        as_configured = "–"
+        for trial in trials:
+            if trial.number == 0:
+                as_configured = self._score(trial)
+        settings = describe(winner.settings)
+        for key in at_edge(self.grids[name], winner.settings):
+            settings += f"; {key} is at the edge of its list: widen it"
+        return (
+            find_method(name).label,
+            self._score(winner),
+            as_configured,
+            str(len(trials)),
+            str(self.total_rounds(name)),
+            settings,
+        )
 
     def _score(self, trial: Trial) -> str:
         """Per cent; with the round where that was not the last."""
-        text = f"{100 * trial.scores[trial.rounds]:.1f}"
-        return (
-            text
-            if trial.rounds == self.base.rounds
-            else f"{text} (round {trial.rounds})"
-        )
+        percent = f"{100 * trial.scores[trial.rounds]:.1f}"
+        if trial.rounds == self.base.rounds:
+            return percent
+        return f"{percent} (round {trial.rounds})"
 
     def winners(self) -> dict[str, Any]:
         """Return what a comparison needs: each method's settings, and how they were
         found.
         """
+        first = self.base.seed + FIRST_SEED
         return {
             "budget": self.budget,
-            "seeds": [self.base.seed + FIRST_SEED + i for i in range(self.seeds)],
+            "seeds": list(range(first, first + self.seeds)),
             "rungs": [list(rung) for rung in self.rungs],
             "validation_fraction": self.validation_fraction,
             "test_seed": _test_seed(self.base),
             "config": self.base.to_dict(),
-            "methods": {
-                name: {
-                    "settings": self.winner(name).settings,
-                    "at_edge": at_edge(self.grids[name], self.winner(name).settings),
-                    "accuracy": self.winner(name).scores[self.base.rounds],
-                    "tried": len(trials),
-                    "rounds": self.total_rounds(name),
-                }
-                for name, trials in self.trials.items()
-            },
+            "methods": {name: self._winner_to_dict(name) for name in self.trials},
+        }
+
+    def _winner_to_dict(self, name: str) -> dict[str, Any]:
+        winner = self.winner(name)
+        return {
+            "settings": winner.settings,
+            "at_edge": at_edge(self.grids[name], winner.settings),
+            "accuracy": winner.scores[self.base.rounds],
+            "tried": len(self.trials[name]),
+            "rounds": self.total_rounds(name),
         }
 
     def to_dict(self) -> dict[str, Any]:
         """Return winners, grids and all trials, for JSON."""
-        grids = {
-            name: {axis.key: list(axis.allowed) for axis in grid}
-            for name, grid in self.grids.items()
-        }
-        trials = {
-            name: [trial.to_dict() for trial in found]
-            for name, found in self.trials.items()
-        }
+        grids = {}
+        for name, grid in self.grids.items():
+            grids[name] = {axis.key: list(axis.allowed) for axis in grid}
+        trials = {}
+        for name, tried in self.trials.items():
+            trials[name] = [trial.to_dict() for trial in tried]
         return {**self.winners(), "grids": grids, "trials": trials}
 
 
@@ -338,10 +348,10 @@ def tune(
         The trials with their validation accuracies, and the winner of each method.
     """
     plan = Tuning.of(base, methods, budget, seeds)
-    found = run_tuning(
+    tuned = run_tuning(
         plan, folder, jobs=jobs, threads=threads, on_progress=on_progress, cache=cache
     )
-    return write_tuning(found, folder)
+    return write_tuning(tuned, folder)
 
 
 def run_tuning(
@@ -360,57 +370,54 @@ def run_tuning(
     tuning after its rung, since a method whose runs fail for other reasons would be
     tuned with less than the others. A new call continues.
     """
-    trials = {
-        name: [replace(trial, scores={}) for trial in found]
-        for name, found in tuning.trials.items()
-    }
-    tuning, alive, before, done = replace(tuning, trials=trials), trials, 0, 0
-    total = sum(map(tuning.total_rounds, trials))
+    trials = {}
+    for name, planned in tuning.trials.items():
+        trials[name] = [replace(trial, scores={}) for trial in planned]
+    tuning = replace(tuning, trials=trials)
+    total = sum(tuning.total_rounds(name) for name in trials)
+    alive = trials
+    done = 0
+    before = 0
     for rung in tuning.rungs:
-        alive = {name: best(found, rung.settings) for name, found in alive.items()}
-        entered = [
-            (trial, tuning.runs(trial, rung.rounds, folder))
-            for found in alive.values()
-            for trial in found
-        ]
-        runs = [run for _, own in entered for run in own]
-        accuracy = {
-            run.folder: result.curve[rung.rounds - 1]
-            for run in runs
-            if (result := finished(run))
-        }
-        done += len(accuracy) * (rung.rounds - before)
+        alive = {name: best(tried, rung.settings) for name, tried in alive.items()}
+        runs_of_trials: list[tuple[Trial, list[Run]]] = []
+        for trial in itertools.chain.from_iterable(alive.values()):
+            runs = tuning.runs(trial, rung.rounds, folder)
+            runs_of_trials.append((trial, runs))
+        all_runs = [run for _, runs in runs_of_trials for run in runs]
+        accuracy = _accuracies(all_runs, rung.rounds)
+        cost = rung.rounds - before
+        done += len(accuracy) * cost
         on_progress(SweepProgress(done, total, unit=UNIT))
-        missing, failures = (
-            [run for run in runs if run.folder not in accuracy],
-            list[FailedRun](),
-        )
+        missing = [run for run in all_runs if run.folder not in accuracy]
+        failures: list[FailedRun] = []
         for run, error in execute(missing, jobs, threads, on_progress, cache=cache):
-            done += rung.rounds - before
+            done += cost
+            shown = None
             if error is None:
-                result = finished(run)
-                assert result is not None
-                accuracy[run.folder] = result.curve[rung.rounds - 1]
+                accuracy |= _accuracies([run], rung.rounds)
+                shown = accuracy[run.folder]
             elif error.code in LOST:
                 accuracy[run.folder] = 0.0
             else:
                 failures.append(FailedRun(run, error))
-            on_progress(
-                SweepProgress(
-                    done,
-                    total,
-                    run.label,
-                    None if error else accuracy[run.folder],
-                    UNIT,
-                )
-            )
-        raise_failures(failures, len(runs), folder)
-        for trial, own in entered:
-            trial.scores[rung.rounds] = sum(accuracy[run.folder] for run in own) / len(
-                own
-            )
+            on_progress(SweepProgress(done, total, run.label, shown, UNIT))
+        raise_failures(failures, len(all_runs), folder)
+        for trial, runs in runs_of_trials:
+            over_seeds = [accuracy[run.folder] for run in runs]
+            trial.scores[rung.rounds] = sum(over_seeds) / len(over_seeds)
         before = rung.rounds
     return tuning
+
+
+def _accuracies(runs: Sequence[Run], round_: int) -> dict[Path, float]:
+    """Return the accuracy after a round of the runs that got so far, by folder."""
+    accuracies = {}
+    for run in runs:
+        result = finished(run)
+        if result is not None:
+            accuracies[run.folder] = result.curve[round_ - 1]
+    return accuracies
 
 
 def write_tuning(tuning: Tuning, folder: Path) -> Tuning:
@@ -418,21 +425,14 @@ def write_tuning(tuning: Tuning, folder: Path) -> Tuning:
     table.md.
     """
     stops = [rung.rounds for rung in tuning.rungs]
-    lines: list[list[Any]] = [
-        [
-            "method",
-            "setting",
-            *(f"round_{stop}" for stop in stops),
-            "settings",
-            "folder",
-        ]
-    ]
+    columns = [f"round_{stop}" for stop in stops]
+    header: list[Any] = ["method", "setting", *columns, "settings", "folder"]
+    lines = [header]
     for name, trials in tuning.trials.items():
         for trial in trials:
             scores = [trial.scores.get(stop) for stop in stops]
-            lines.append(
-                [name, trial.number, *scores, describe(trial.settings), trial.arm.name]
-            )
+            settings = describe(trial.settings)
+            lines.append([name, trial.number, *scores, settings, trial.arm.name])
     files = {
         WINNERS: json.dumps(tuning.winners(), indent=1, ensure_ascii=False),
         "tune.json": json.dumps(tuning.to_dict(), indent=1, ensure_ascii=False),
@@ -448,20 +448,27 @@ def _test_seed(base: Config) -> int:
     """Return the seed that selects the test records, on which neither tuning nor the
     comparison trains.
     """
-    return base.seed if base.data.test_seed < 0 else base.data.test_seed
+    if base.data.test_seed >= 0:
+        return base.data.test_seed
+    return base.seed
 
 
 def _trials(arms: Sequence[Arm]) -> list[Trial]:
     """Number the arms as trials, with short folder names that do not depend on the
     budget.
     """
-    own = sum(arm.settings.keys() == {"method"} for arm in arms)  # the first, or none
+    # The config's own setting, if the method allows it, is the first and has number 0.
+    starts_with_config = any(arm.settings.keys() == {"method"} for arm in arms)
+    first = 0 if starts_with_config else 1
     return [
-        Trial(_named(arm, number), number) for number, arm in enumerate(arms, 1 - own)
+        Trial(_named(arm, number), number) for number, arm in enumerate(arms, first)
     ]
 
 
 def _named(arm: Arm, number: int) -> Arm:
-    name = re.sub(r"[^\w.+]+", "_", arm.config.method, flags=re.ASCII)
-    label = f"{find_method(arm.config.method).label} {f'setting {number}' if number else 'as in the config'}"
-    return replace(arm, name=f"{name}-{arm.config.hash[:8]}", labels={"method": label})
+    method = arm.config.method
+    words = f"setting {number}" if number else "as in the config"
+    label = f"{find_method(method).label} {words}"
+    name = re.sub(r"[^\w.+]+", "_", method, flags=re.ASCII)
+    folder = f"{name}-{arm.config.hash[:8]}"
+    return replace(arm, name=folder, labels={"method": label})

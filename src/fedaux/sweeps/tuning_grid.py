@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fedaux.config.methods import METHODS, Method, find_method
-from fedaux.config.parsing import ConfigError, dotted, require
+from fedaux.config.parsing import ConfigError, dotted
 from fedaux.config.schema import Config
 from fedaux.core.rng import numpy_stream
 from fedaux.models.registry import option_default
@@ -23,14 +23,14 @@ Value = Any
 # by setting, or by the table that several settings are in
 Lists = Mapping[str, tuple[Value, ...]]
 
+SGD_RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+ADAM_RATES = (3e-4, 1e-3, 3e-3)
+OPTIMIZERS = (
+    *({"optimizer": "sgd", "lr": rate} for rate in SGD_RATES),
+    *({"optimizer": "adam", "lr": rate} for rate in ADAM_RATES),
+)
 GRID: dict[str, tuple[Value, ...]] = {
-    "local": (
-        *(
-            {"optimizer": "sgd", "lr": lr}
-            for lr in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-        ),
-        *({"optimizer": "adam", "lr": lr} for lr in (3e-4, 1e-3, 3e-3)),
-    ),
+    "local": OPTIMIZERS,
     "local.epochs": (1, 5, 20, 60),
     "local.mu": (0.001, 0.01, 0.1, 1.0),  # FedPROX
     "distill.lr": (1e-5, 1e-4, 1e-3, 1e-2, 1e-1),  # methods that distil
@@ -70,9 +70,8 @@ class Axis:
         except values one does not allow.
         """
         for cycle in itertools.count():
-            for index in numpy_stream(seed, "tune", self.key, cycle).permutation(
-                len(self.values)
-            ):
+            stream = numpy_stream(seed, "tune", self.key, cycle)
+            for index in stream.permutation(len(self.values)):
                 if self.values[index] in self.allowed:
                     yield self.values[index]
 
@@ -81,53 +80,57 @@ def read_grid(table: Mapping[str, Any]) -> dict[str, dict[str, tuple[Value, ...]
     """`[tune]` of a config: by method the lists that take the place of `GRID`'s; "" has
     those for all methods.
     """
-    found: dict[str, dict[str, tuple[Value, ...]]] = {}
+    grids: dict[str, dict[str, tuple[Value, ...]]] = {}
     for name, value in table.items():
         method = name if name in METHODS or ":" in name else ""
-        require(
-            not method or isinstance(value, Mapping),
-            f"tune.{name} must be a table of lists: [tune.{name!r}].",
-        )
-        for key, values in dotted(value if method else {name: value}):
+        if not method:
+            lists = dotted({name: value})
+        elif isinstance(value, Mapping):
+            lists = dotted(value)
+        else:
+            raise ConfigError(f"tune.{name} must be a table of lists: [tune.{name!r}].")
+        for key, values in lists:
             if key != "norm":
-                for one in _keys(key, values):
-                    check_axis(one, values, "tune")
-            found.setdefault(method, {})[key] = tuple(values)
-    return found
+                for setting in _keys(key, values):
+                    check_axis(setting, values, "tune")
+            grids.setdefault(method, {})[key] = tuple(values)
+    return grids
 
 
 def replaced(lists: Lists, more: Lists) -> dict[str, tuple[Value, ...]]:
     """`more` in place of every list that sets one of the same keys."""
-    taken = {key for name, values in more.items() for key in _keys(name, values)}
-    return {
+    taken: set[str] = set()
+    for key, values in more.items():
+        taken.update(_keys(key, values))
+    kept = {
         key: values
         for key, values in lists.items()
-        if not taken & set(_keys(key, values))
-    } | dict(more)
+        if taken.isdisjoint(_keys(key, values))
+    }
+    return {**kept, **more}
 
 
 def axes(
-    base: Config, name: str, own: Mapping[str, Lists] | None = None
+    base: Config, name: str, lists: Mapping[str, Lists] | None = None
 ) -> tuple[Axis, ...]:
-    """Return the axes to try for a method. A user's own list replaces every list that
-    sets one of the same keys.
+    """Return the axes to try for a method. A user's list, in `lists` by method or
+    below "" for all, replaces every list that sets one of the same keys.
     """
-    method, options = find_method(name), OPTIONS.get(name.removesuffix("+p"), {})
-    lists = {
-        **GRID,
-        **{
-            key: values
-            for key, values in options.items()
-            if _possible(base, name, key, values)
-        },
+    method = find_method(name)
+    options = OPTIONS.get(name.removesuffix("+p"), {})
+    possible = {
+        key: values
+        for key, values in options.items()
+        if _possible(base, name, key, values)
     }
+    grid = {**GRID, **possible}
     if method.pretrained and base.pretrain.epochs > 0:
         # another norm is another extractor to train; who wants that can say so
-        del lists["norm"]
-    for more in ((own or {}).get("", {}), (own or {}).get(name, {})):
-        lists = replaced(lists, more)
-    made = [_axis(key, values, base, method) for key, values in lists.items()]
-    return tuple(axis for axis in made if axis.allowed and len(axis.values) > 0)
+        del grid["norm"]
+    for level in ("", name):
+        grid = replaced(grid, (lists or {}).get(level, {}))
+    candidates = [_axis(key, values, base, method) for key, values in grid.items()]
+    return tuple(axis for axis in candidates if axis.allowed)
 
 
 def at_edge(grid: Sequence[Axis], settings: Settings) -> list[str]:
@@ -137,25 +140,32 @@ def at_edge(grid: Sequence[Axis], settings: Settings) -> list[str]:
     Numbers are compared among values that are otherwise alike: the rates of SGD. A
     whole number 1 has none below.
     """
-    found = []
+    edges = []
     for axis in grid:
-        own = {
-            key: settings[key]
-            for value in axis.allowed
-            for key in value
-            if key in settings
-        }
-        for key in [key for key, value in own.items() if _is_number(value)]:
-            rest = {name: value for name, value in own.items() if name != key}
-            alike = [
-                value[key]
-                for value in axis.allowed
-                if key in value and rest.items() <= value.items()
-            ]
-            lowest = own[key] == min(alike) and own[key] != 1
-            if len(set(alike)) > 1 and (lowest or own[key] == max(alike)):
-                found.append(key)
-    return found
+        keys = dict.fromkeys(itertools.chain.from_iterable(axis.allowed))
+        chosen = {key: settings[key] for key in keys if key in settings}
+        for key, number in chosen.items():
+            if _is_number(number) and _is_outermost(axis, chosen, key):
+                edges.append(key)
+    return edges
+
+
+def _is_outermost(axis: Axis, chosen: Settings, key: str) -> bool:
+    """Whether no value of the axis that is otherwise like the chosen one has a smaller
+    number, or none has a larger.
+    """
+    others = {name: value for name, value in chosen.items() if name != key}
+    alike = [
+        value[key]
+        for value in axis.allowed
+        if key in value and others.items() <= value.items()
+    ]
+    if len(set(alike)) < 2:
+        return False
+    number = chosen[key]
+    if number == max(alike):
+        return True
+    return bool(number == min(alike)) and number != 1
 
 
 def sample(
@@ -184,22 +194,25 @@ def _combinations(grid: Sequence[Axis], budget: int, seed: int) -> Iterator[Sett
         products = itertools.product(*(axis.allowed for axis in grid))
     else:
         products = zip(*(axis.drawn(seed) for axis in grid), strict=False)  # type: ignore[assignment]
-    for parts in itertools.islice(products, max(whole, 1000 * budget)):
-        yield {key: value for part in parts for key, value in part.items()}
+    for values in itertools.islice(products, max(whole, 1000 * budget)):
+        settings: Settings = {}
+        for value in values:
+            settings |= value
+        yield settings
 
 
 def _axis(key: str, values: Sequence[Value], base: Config, method: Method) -> Axis:
-    expanded = tuple(_settings(key, value, base) for value in values)
-    unique = tuple(
-        value for i, value in enumerate(expanded) if value and value not in expanded[:i]
-    )
+    unique: list[Settings] = []
+    for value in values:
+        settings = _settings(key, value, base)
+        if settings and settings not in unique:
+            unique.append(settings)
+    setting_names = itertools.chain.from_iterable(unique)
+    if not all(_concerns(name, base, method) for name in setting_names):
+        return Axis(key, tuple(unique), allowed=())
     allows = _allows(method)
-    concerned = all(_concerns(one, base, method) for value in unique for one in value)
-    return Axis(
-        key,
-        unique,
-        tuple(value for value in unique if allows(value)) if concerned else (),
-    )
+    allowed = [settings for settings in unique if allows(settings)]
+    return Axis(key, tuple(unique), tuple(allowed))
 
 
 def _possible(base: Config, name: str, key: str, values: Sequence[Value]) -> bool:
@@ -208,14 +221,14 @@ def _possible(base: Config, name: str, key: str, values: Sequence[Value]) -> boo
     """
     if key.startswith("method_options."):
         return True
+    # which every method allows
+    sgd = {"local.optimizer": "sgd", "local.momentum": 0.0}
     try:
-        # which every method allows
-        sgd = {"local.optimizer": "sgd", "local.momentum": 0.0}
-        return all(
-            make_arm(base, {"method": name, key: value, **sgd}) for value in values
-        )
+        for value in values:
+            make_arm(base, {"method": name, key: value, **sgd})
     except ConfigError:
         return False
+    return True
 
 
 def _is_number(value: Value) -> bool:
@@ -226,11 +239,9 @@ def _settings(key: str, value: Value, base: Config) -> Settings:
     """A value as dotted keys; {} where there is nothing to set."""
     if key == "norm":
         return _with_norm(value, base)
-    settings = (
-        {f"{key}.{name}": item for name, item in value.items()}
-        if isinstance(value, Mapping)
-        else {key: value}
-    )
+    settings = {key: value}
+    if isinstance(value, Mapping):
+        settings = {f"{key}.{name}": item for name, item in value.items()}
     if settings.get("local.optimizer") == "adam" and base.local.momentum:
         settings["local.momentum"] = 0.0  # it is SGD's
     return settings
@@ -240,33 +251,28 @@ def _with_norm(norm: str, base: Config) -> Settings:
     """All prototypes that have the option with this norm; left out where it is their
     default.
     """
-    changed = []
-    for spec in base.prototypes:
-        default, options = option_default(spec.name, "norm"), dict(spec.options)
-        options.pop("norm", None)
-        changed.append(
-            {
-                "name": spec.name,
-                **options,
-                **({} if default in (None, norm) else {"norm": norm}),
-            }
-        )
-    known = any(
-        option_default(spec.name, "norm") is not None for spec in base.prototypes
-    )
-    return {"prototypes": changed} if known else {}
+    defaults = [option_default(spec.name, "norm") for spec in base.prototypes]
+    if all(default is None for default in defaults):
+        return {}
+    prototypes = []
+    for spec, default in zip(base.prototypes, defaults, strict=True):
+        prototype = {"name": spec.name, **dict(spec.options)}
+        prototype.pop("norm", None)
+        if default not in (None, norm):
+            prototype["norm"] = norm
+        prototypes.append(prototype)
+    return {"prototypes": prototypes}
 
 
 def _keys(key: str, values: Any) -> list[str]:
     """The settings that a list sets: one, or with tables as values, several."""
-    tables = (
-        [value for value in values if isinstance(value, Mapping)]
-        if isinstance(values, (list, tuple))
-        else []
-    )
-    if key == "prototypes" or not tables:
-        return ["prototypes" if key == "norm" else key]
-    return list(dict.fromkeys(f"{key}.{name}" for table in tables for name in table))
+    if key in ("norm", "prototypes"):
+        return ["prototypes"]
+    tables = []
+    if isinstance(values, (list, tuple)):
+        tables = [value for value in values if isinstance(value, Mapping)]
+    names = dict.fromkeys(itertools.chain.from_iterable(tables))
+    return [f"{key}.{name}" for name in names] or [key]
 
 
 def _concerns(key: str, base: Config, method: Method) -> bool:
@@ -275,31 +281,38 @@ def _concerns(key: str, base: Config, method: Method) -> bool:
     if table == "method_options":
         hooks = method.make_hooks({})
         return hooks is not None and name in {field.name for field in fields(hooks)}
+    settings = {
+        "local.mu": method.proximal,
+        "prototypes": not base.head_only,
+        "head_init": not method.analytic,
+    }
+    if key in settings:
+        return settings[key]
+    releases = "releases" in (method.sends, _head(base, method))
     tables = {
         "local": not method.analytic,
         "distill": method.distils,
         "teachers": method.scores or (name == "standing" and method.distils),
-        "privacy": method.scores or "releases" in (method.sends, _head(base, method)),
+        "privacy": method.scores or releases,
     }
-    return {
-        "local.mu": method.proximal,
-        "prototypes": not base.head_only,
-        "head_init": not method.analytic,
-    }.get(key, tables.get(table, True))
+    return tables.get(table, True)
 
 
 def _head(base: Config, method: Method) -> str:
     """Return what the head that training starts from is computed from."""
-    return (
-        ""
-        if method.analytic or base.head_init in ("auto", "random")
-        else find_method(base.head_init).sends
-    )
+    if method.analytic or base.head_init in ("auto", "random"):
+        return ""
+    return find_method(base.head_init).sends
 
 
 def _allows(method: Method) -> Callable[[Settings], bool]:
+    """Return whether a method can train with some settings: SCAFFOLD needs SGD."""
     hooks = method.make_hooks({})
-    return lambda settings: (
-        hooks is None
-        or settings.get("local.optimizer", hooks.optimizers[0]) in hooks.optimizers
-    )
+    if hooks is None:
+        return lambda settings: True
+    possible = hooks.optimizers
+
+    def allows(settings: Settings) -> bool:
+        return settings.get("local.optimizer", possible[0]) in possible
+
+    return allows

@@ -85,27 +85,29 @@ class _Pool:
 
     def _start(self, ended: dict[str, TaskError | None]) -> Iterator[Outcome]:
         """Give tasks to idle workers; a task fails if one that it needs has failed."""
-        for task in [task for task in self.waiting if task.needs <= ended.keys()]:
-            failed = next(
-                (error for need in task.needs if (error := ended[need])), None
-            )
-            if failed:
+        ready = [task for task in self.waiting if task.needs <= ended.keys()]
+        for task in ready:
+            errors = [error for need in task.needs if (error := ended[need])]
+            if errors:
                 self.waiting.remove(task)
-                yield task, failed
+                yield task, errors[0]
             elif len(self.busy) < self.jobs:
                 self.waiting.remove(task)
-                idle = (
-                    next(
-                        (each for each in self.processes if each not in self.busy), None
-                    )
-                    or self._spawn()
-                )
-                self.busy[idle] = task
-                idle.send(task)
+                worker = self._idle() or self._spawn()
+                self.busy[worker] = task
+                worker.send(task)
+
+    def _idle(self) -> Connection | None:
+        for worker in self.processes:
+            if worker not in self.busy:
+                return worker
+        return None
 
     def _receive(self) -> Iterator[Outcome]:
         """Wait for a message; yield the tasks that end with it."""
-        for connection in wait(list(self.busy)) if self.busy else ():
+        if not self.busy:
+            return
+        for connection in wait(list(self.busy)):
             assert isinstance(connection, Connection)
             task = self.busy[connection]
             try:
@@ -166,10 +168,9 @@ def _attempt(task: Task, on_progress: OnProgress) -> TaskError | None:
     try:
         task.call(on_progress=on_progress)
     except Exception as error:
-        text = str(error) or type(error).__name__
-        return TaskError(
-            exit_code(error), text, "".join(traceback.format_exception(error))
-        )
+        reason = str(error) or type(error).__name__
+        details = "".join(traceback.format_exception(error))
+        return TaskError(exit_code(error), reason, details)
     return None
 
 
