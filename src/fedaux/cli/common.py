@@ -50,9 +50,8 @@ Json = Annotated[
 
 def examples(*lines: str) -> str:
     """For `epilog=`: commands to copy, with comments after a #."""
-    return "\n\n".join(
-        ("[bold]Examples[/bold]", *(f"  $ {escape(line)}" for line in lines))
-    )
+    commands = [f"  $ {escape(line)}" for line in lines]
+    return "\n\n".join(["[bold]Examples[/bold]", *commands])
 
 
 def console_for(as_json: bool) -> Console:
@@ -108,26 +107,35 @@ def print_error(error: BaseException) -> Exit:
     file.
     """
     code = exit_code(error)
-    text = str(error)
+    message = str(error)
     if code is Exit.DISK and not hasattr(error, "code"):
-        text = f"{text}. {_disk_advice(error)} The same command then continues."
-    own = [] if isinstance(error, FedauxError) else own_frames(error)
-    if own:
-        name = type(error).__name__
-        lines = "".join(traceback.format_list(own)).rstrip()
+        message = f"{message}. {_disk_advice(error)} The same command then continues."
+    name = type(error).__name__
+    frames = [] if isinstance(error, FedauxError) else own_frames(error)
+    if frames:
+        lines = "".join(traceback.format_list(frames)).rstrip()
         Console(stderr=True).print(lines, markup=False, highlight=False, soft_wrap=True)
-        text = f"your code failed: {name}: {text}"
+        message = f"your code failed: {name}: {message}"
     elif code is Exit.BUG:
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="fedaux-", suffix=".txt", delete=False
-        ) as file:
-            file.writelines(traceback.format_exception(error))
-        name = type(error).__name__
-        text = f"this should not have happened ({name}: {text}). Please report it with {Path(file.name)}."
+        file = _write_traceback(error)
+        message = (
+            f"this should not have happened ({name}: {message}). Please report it with "
+            f"{file}."
+        )
     Console(stderr=True).print(
-        f"[bold red]error:[/bold red] {escape(text)}", highlight=False, soft_wrap=True
+        f"[bold red]error:[/bold red] {escape(message)}",
+        highlight=False,
+        soft_wrap=True,
     )
     return code
+
+
+def _write_traceback(error: BaseException) -> Path:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="fedaux-", suffix=".txt", delete=False
+    ) as file:
+        file.writelines(traceback.format_exception(error))
+    return Path(file.name)
 
 
 def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -136,20 +144,20 @@ def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """
     import fedaux
 
-    installed = tuple(
-        {*sysconfig.get_paths().values(), str(Path(fedaux.__file__).parent), "<"}
-    )
+    package = str(Path(fedaux.__file__).parent)
+    # Code without a file, such as <string>, is nobody's.
+    others = ("<", package, *sysconfig.get_paths().values())
     chain: list[BaseException] = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
-    frames = [
-        frame for one in chain for frame in traceback.extract_tb(one.__traceback__)
-    ]
-    return [
-        frame
-        for frame in frames
-        if not frame.filename.startswith(installed) and Path(frame.filename).exists()
-    ]
+    frames = []
+    for link in chain:
+        for frame in traceback.extract_tb(link.__traceback__):
+            if frame.filename.startswith(others):
+                continue
+            if Path(frame.filename).exists():
+                frames.append(frame)
+    return frames
 
 
 def _disk_advice(error: BaseException) -> str:

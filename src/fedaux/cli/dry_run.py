@@ -26,27 +26,19 @@ def show_dry_run(config: Config, console: Console, as_json: bool) -> None:
         print_json(plan.to_dict())
         plan.raise_problems()
         return
-    found = [(escape(name), escape(words)) for name, words in plan.found.items()]
-    console.print(results_table("Found", ("what", ""), found, text_columns=(0, 1)))
-    networks = [
-        (
-            escape(label),
-            f"{one.parameters:,}",
-            format_bytes(one.sent),
-            _rate(1 / max(one.step, 1e-9)),
-        )
-        for label, one in plan.networks.items()
-    ]
+    data = [(escape(name), escape(words)) for name, words in plan.found.items()]
+    console.print(results_table("Found", ("what", ""), data, text_columns=(0, 1)))
+    networks = []
+    for label, network in plan.networks.items():
+        parameters = f"{network.parameters:,}"
+        sent = format_bytes(network.sent)
+        records_a_second = _rate(1 / max(network.step, 1e-9))
+        networks.append((escape(label), parameters, sent, records_a_second))
     header = ("network", "parameters", "sent each way", "records trained a second")
     console.print(results_table("Networks, timed on a few records", header, networks))
-    times = [(name, format_seconds(value)) for name, value in plan.seconds.items()]
-    console.print(
-        results_table(
-            "About how long",
-            ("phase", ""),
-            [*times, ("in all", format_seconds(plan.total_seconds))],
-        )
-    )
+    phases = [(name, format_seconds(value)) for name, value in plan.seconds.items()]
+    phases.append(("in all", format_seconds(plan.total_seconds)))
+    console.print(results_table("About how long", ("phase", ""), phases))
     console.print(
         f"A round sends and receives {format_bytes(plan.bytes_per_round)}. The "
         f"largest step needs about {format_bytes(plan.memory)} of memory, "
@@ -61,4 +53,5 @@ def show_dry_run(config: Config, console: Console, as_json: bool) -> None:
 
 
 def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+    digits = 0 if value >= 10 else 1
+    return f"{value:,.{digits}f}"

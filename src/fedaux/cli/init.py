@@ -15,6 +15,11 @@ from fedaux.cli.common import Json, examples, print_result
 if TYPE_CHECKING:
     from fedaux.data.choices import Choice
 
+# Settings that a starter has no use for: a private head does not train in rounds, and
+# only it is chosen for a number of records.
+NOT_OF_A_HEAD = ("local.", "distill.")
+NOT_OF_ROUNDS = ("privacy.expected_records",)
+
 app = typer.Typer()
 
 
@@ -82,23 +87,19 @@ def init(
     from fedaux.config.toml import toml_value
 
     choices = _choices(kind, folder, data, public, clients, folders, pretrain)
-    paths = write_starter(
-        kind, folder, {choice.key: choice.value for choice in choices}
-    )
-    print_result(
-        as_json,
-        {
-            "files": [str(path) for path in paths],
-            "chosen": {choice.key: vars(choice) for choice in choices},
-        },
-        *(
-            f"[bold]{choice.key}[/bold] = {escape(toml_value(choice.value))}  "
-            f"{escape(choice.why)}"
-            for choice in choices
-        ),
-        f"Wrote {' and '.join(map(str, paths))}.",
-        f"Next: look through it, then `fedaux run {paths[0]}`.",
-    )
+    values = {choice.key: choice.value for choice in choices}
+    paths = write_starter(kind, folder, values)
+    lines = []
+    for choice in choices:
+        value = escape(toml_value(choice.value))
+        lines.append(f"[bold]{choice.key}[/bold] = {value}  {escape(choice.why)}")
+    lines.append(f"Wrote {' and '.join(map(str, paths))}.")
+    lines.append(f"Next: look through it, then `fedaux run {paths[0]}`.")
+    result = {
+        "files": [str(path) for path in paths],
+        "chosen": {choice.key: vars(choice) for choice in choices},
+    }
+    print_result(as_json, result, *lines)
 
 
 def _choices(
@@ -126,21 +127,19 @@ def _choices(
     from fedaux.data.federated import refuse_same_source
     from fedaux.models.published import installed
 
-    refuse_same_source(
-        DataConfig("images", str(data)), AuxConfig("images", str(public))
-    )
-    if folder.resolve() != Path.cwd():  # paths must hold from there as well
-        data, public = data.absolute(), public.absolute()
+    private_data = DataConfig("images", str(data))
+    public_data = AuxConfig("images", str(public))
+    refuse_same_source(private_data, public_data)
+    if folder.resolve() != Path.cwd():
+        # The config is written into another folder, and paths must hold from there.
+        data = data.absolute()
+        public = public.absolute()
     encoder = "" if pretrain else next(iter(installed()), "")
-    found = choose_for_images(
+    choices = choose_for_images(
         data, public, clients, folders=_folders(data, folders), encoder=encoder
     )
-    trains, head = ("local.", "distill."), ("privacy.expected_records",)
-    return [
-        one
-        for one in found
-        if not one.key.startswith(trains if kind == "head" else head)
-    ]
+    useless = NOT_OF_A_HEAD if kind == "head" else NOT_OF_ROUNDS
+    return [choice for choice in choices if not choice.key.startswith(useless)]
 
 
 def _folders(data: Path, answer: str) -> str:
@@ -149,13 +148,16 @@ def _folders(data: Path, answer: str) -> str:
     """
     from fedaux.data.choices import possible_sites
 
-    found = possible_sites(data)
+    sites = possible_sites(data)
     if answer and answer not in ("sites", "classes"):
         raise typer.BadParameter("sites or classes", param_hint="--folders")
-    if answer or not found:
+    if answer or not sites:
         return answer
-    names = ", ".join(list(found)[:5]) + (", …" if len(found) > 5 else "")
-    inner = ", ".join(sorted({name for each in found.values() for name in each})[:5])
+    names = ", ".join(list(sites)[:5])
+    if len(sites) > 5:
+        names += ", …"
+    shared: set[str] = set().union(*sites.values())
+    inner = ", ".join(sorted(shared)[:5])
     question = (
         f"{data}: are {names} sites or classes? They share the sub-folders {inner}"
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedaux.export.model import Model
 
 SHOWN = 20  # predictions that the terminal shows
+RECALLS = ("class", "records", "recall, %", "95 % interval")
 Resize = Annotated[
     bool, typer.Option("--resize", help="Crop and shrink images of another size.")
 ]
@@ -66,41 +67,28 @@ def export(
     """
     from fedaux.report.busy import busy
 
-    with busy(
-        console_for(as_json),
-        "exporting, with a graph for ONNX Runtime" if onnx else "exporting",
-    ):
+    work = "exporting, with a graph for ONNX Runtime" if onnx else "exporting"
+    with busy(console_for(as_json), work):
         from fedaux.export.export import export_model as export_run
         from fedaux.export.model import read_card
 
         folders = export_run(run, out, onnx)
-    cards = [read_card(folder) for folder in folders]
+    cards = {folder: read_card(folder) for folder in folders}
     if as_json:
-        print_json(
-            {
-                "models": [
-                    _summary(folder, card)
-                    for folder, card in zip(folders, cards, strict=True)
-                ]
-            }
-        )
+        models = [_summary(folder, card) for folder, card in cards.items()]
+        print_json({"models": models})
         return
     console = console_for(as_json)
-    for folder, card in zip(folders, cards, strict=True):
-        accuracy, count = card["metrics"]["accuracy"], card["metrics"]["test_records"]
-        text = f"{folder}: accuracy {accuracy:.3f} on {count} test records"
-        console.print(text, markup=False, soft_wrap=True)
-        if card["metrics"]["warning"]:
-            console.print(
-                (
-                    "[bold yellow]Warning:[/bold yellow] "
-                    f"{escape(card['metrics']['warning'])}."
-                ),
-                soft_wrap=True,
-            )
-    console.print(
-        f"[bold]Privacy.[/bold] {cards[0]['privacy']['statement']}", soft_wrap=True
-    )
+    for folder, card in cards.items():
+        metrics = card["metrics"]
+        accuracy = metrics["accuracy"]
+        count = metrics["test_records"]
+        line = f"{folder}: accuracy {accuracy:.3f} on {count} test records"
+        console.print(line, markup=False, soft_wrap=True)
+        if metrics["warning"]:
+            _print_warning(console, metrics["warning"])
+    statement = cards[folders[0]]["privacy"]["statement"]
+    console.print(f"[bold]Privacy.[/bold] {statement}", soft_wrap=True)
     console.print(
         "README.md is the model card; choose a licence in it before you publish."
     )
@@ -149,17 +137,16 @@ def predict(
 
     loaded = Model.from_pretrained(model)
     reader = InputReader(loaded.record_spec, resize, column or _column(loaded), strict)
-    found: list[dict[str, Any]] = []
+    predictions: list[dict[str, Any]] = []
     with _bar("classified", reader.total(inputs)) as advance:
         for names, x in reader.blocks(inputs):
-            found += _named(loaded, names, x, top)
-            advance(len(found))
-    skipped = [str(file) for file in reader.skipped]
+            predictions += _named(loaded, names, x, top)
+            advance(len(predictions))
     table = {
         "model": str(model),
         "classes": list(loaded.classes),
-        "predictions": found,
-        "skipped": skipped,
+        "predictions": predictions,
+        "skipped": [str(file) for file in reader.skipped],
     }
     if out is not None:
         _write(table, out)
@@ -168,19 +155,15 @@ def predict(
         return
     console = console_for(as_json)
     _print_skipped(console, reader.skipped)
-    title = f"{len(found)} records" + (
-        f", the first {SHOWN}" if len(found) > SHOWN else ""
-    )
-    console.print(
-        results_table(
-            title,
-            ("input", "class", "probability", "or else"),
-            [_row(one) for one in found[:SHOWN]],
-        )
-    )
+    title = f"{len(predictions)} records"
+    if len(predictions) > SHOWN:
+        title += f", the first {SHOWN}"
+    rows = [_row(prediction) for prediction in predictions[:SHOWN]]
+    header = ("input", "class", "probability", "or else")
+    console.print(results_table(title, header, rows))
     if out is not None:
         console.print(f"All predictions are in {escape(str(out))}.", soft_wrap=True)
-    elif len(found) > SHOWN:
+    elif len(predictions) > SHOWN:
         console.print("--out predictions.csv writes all of them.")
 
 
@@ -241,46 +224,32 @@ def evaluate(
     loaded = Model.from_pretrained(model)
     reader = InputReader(loaded.record_spec, resize, column or _column(loaded), strict)
     with _bar("evaluated", None) as advance:
-        found = evaluate_model(
+        evaluation = evaluate_model(
             loaded, data, reader=reader, label=label, on_records=advance
         )
     if page is not None:
-        write_evaluation_page(
-            page, f"{model.name} on {data.name}", loaded.classes, found
-        )
+        title = f"{model.name} on {data.name}"
+        write_evaluation_page(page, title, loaded.classes, evaluation)
     if as_json:
-        more = {"page": str(page)} if page else {}
-        print_json(
-            {
-                "model": str(model),
-                "data": str(data),
-                **found.to_dict(loaded.classes),
-                **more,
-            }
-        )
+        result: dict[str, Any] = {"model": str(model), "data": str(data)}
+        result |= evaluation.to_dict(loaded.classes)
+        if page is not None:
+            result["page"] = str(page)
+        print_json(result)
         return
     console = console_for(as_json)
-    _print_skipped(console, found.skipped)
-    if warning := found.total.collapse(loaded.classes):
-        console.print(
-            f"[bold yellow]Warning:[/bold yellow] {escape(warning)}.", soft_wrap=True
-        )
-    count = int(found.total.table.sum())
-    console.print(
-        results_table(
-            f"{model.name} on {count:,} records of {data}",
-            FIGURES,
-            figure_rows(found.total),
-        )
-    )
-    if found.sites:
-        console.print(results_table("Sites, in %", SITES, site_rows(found.sites)))
-    classes = recall_rows(found.total, loaded.classes)
-    console.print(
-        results_table(
-            "Classes", ("class", "records", "recall, %", "95 % interval"), classes
-        )
-    )
+    _print_skipped(console, evaluation.skipped)
+    total = evaluation.total
+    if warning := total.collapse(loaded.classes):
+        _print_warning(console, warning)
+    count = int(total.table.sum())
+    title = f"{model.name} on {count:,} records of {data}"
+    console.print(results_table(title, FIGURES, figure_rows(total)))
+    if evaluation.sites:
+        sites = site_rows(evaluation.sites)
+        console.print(results_table("Sites, in %", SITES, sites))
+    classes = recall_rows(total, loaded.classes)
+    console.print(results_table("Classes", RECALLS, classes))
     if page is not None:
         console.print(f"Page: [bold]{escape(str(page))}[/bold]", soft_wrap=True)
 
@@ -297,29 +266,49 @@ def _bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
         console=console, transient=True, disable=not console.is_terminal
     ) as bars:
         task = bars.add_task(what, total=total)
-        yield lambda done, of=None: bars.update(
-            task, completed=done, **({"total": of} if of else {})
-        )
+
+        def advance(done: int, of: int | None = None) -> None:
+            if of:
+                bars.update(task, total=of)
+            bars.update(task, completed=done)
+
+        yield advance
+
+
+def _print_warning(console: Console, warning: str) -> None:
+    console.print(
+        f"[bold yellow]Warning:[/bold yellow] {escape(warning)}.", soft_wrap=True
+    )
 
 
 def _print_skipped(console: Console, skipped: Sequence[Path]) -> None:
-    if skipped:
-        names = ", ".join(map(str, skipped[:3])) + (" …" if len(skipped) > 3 else "")
-        text = f"{len(skipped)} of the files could not be read and were left out: {names}; --strict stops there."
-        console.print(f"[bold yellow]{escape(text)}[/bold yellow]", soft_wrap=True)
+    if not skipped:
+        return
+    names = ", ".join(map(str, skipped[:3]))
+    if len(skipped) > 3:
+        names += " …"
+    warning = (
+        f"{len(skipped)} of the files could not be read and were left out: {names}; "
+        "--strict stops there."
+    )
+    console.print(f"[bold yellow]{escape(warning)}[/bold yellow]", soft_wrap=True)
 
 
 def _summary(folder: Path, card: dict[str, Any]) -> dict[str, Any]:
-    keys = ("prototype", "metrics", "privacy")
-    files = sorted(
-        str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()
-    )
-    return {"folder": str(folder), **{key: card[key] for key in keys}, "files": files}
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return {
+        "folder": str(folder),
+        "prototype": card["prototype"],
+        "metrics": card["metrics"],
+        "privacy": card["privacy"],
+        "files": sorted(str(file.relative_to(folder)) for file in files),
+    }
 
 
 def _column(model: Model) -> Any:
     """What the text's column was called in training: one name or several."""
-    return dict(model.card["config"]["data"]["options"]).get("text", "text")
+    options = dict(model.card["config"]["data"]["options"])
+    return options.get("text", "text")
 
 
 def _named(model: Model, names: list[str], x: Any, top: int) -> list[dict[str, Any]]:
@@ -328,27 +317,25 @@ def _named(model: Model, names: list[str], x: Any, top: int) -> list[dict[str, A
 
     probabilities = model.predict(x)
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
-    return [
-        {
-            "input": name,
-            "top": [
-                {"class": model.classes[index], "probability": float(row[index])}
-                for index in best
-            ],
-        }
-        for name, row, best in zip(names, probabilities, order, strict=True)
-    ]
+    predictions = []
+    for name, row, best in zip(names, probabilities, order, strict=True):
+        classes = []
+        for index in best:
+            probability = float(row[index])
+            classes.append({"class": model.classes[index], "probability": probability})
+        predictions.append({"input": name, "top": classes})
+    return predictions
 
 
-def _row(one: dict[str, Any]) -> tuple[str, str, str, str]:
+def _row(prediction: dict[str, Any]) -> tuple[str, str, str, str]:
     """A prediction as a row of the table in the terminal."""
-    best, *others = one["top"]
-    rest = ", ".join(f"{other['class']} {other['probability']:.3f}" for other in others)
+    best, *others = prediction["top"]
+    rest = [f"{other['class']} {other['probability']:.3f}" for other in others]
     return (
-        escape(one["input"]),
+        escape(prediction["input"]),
         escape(best["class"]),
         f"{best['probability']:.3f}",
-        escape(rest),
+        escape(", ".join(rest)),
     )
 
 
@@ -362,23 +349,15 @@ def _write(table: dict[str, Any], out: Path) -> None:
     if out.suffix == ".json":
         write_atomically(out, json.dumps(table, indent=1, ensure_ascii=False).encode())
         return
-    found = table["predictions"]
-    ranks = range(1, 1 + max((len(one["top"]) for one in found), default=0))
-    lines = [
-        [
-            "input",
-            *(
-                word
-                for rank in ranks
-                for word in (f"class_{rank}", f"probability_{rank}")
-            ),
-        ]
-    ]
-    for one in found:
-        cells = (
-            cell
-            for each in one["top"]
-            for cell in (each["class"], f"{each['probability']:.6g}")
-        )
-        lines.append([one["input"], *cells])
+    predictions = table["predictions"]
+    ranks = max((len(prediction["top"]) for prediction in predictions), default=0)
+    header = ["input"]
+    for rank in range(1, ranks + 1):
+        header += [f"class_{rank}", f"probability_{rank}"]
+    lines = [header]
+    for prediction in predictions:
+        line = [prediction["input"]]
+        for ranked in prediction["top"]:
+            line += [ranked["class"], f"{ranked['probability']:.6g}"]
+        lines.append(line)
     write_atomically(out, to_csv(lines).encode())

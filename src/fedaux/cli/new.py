@@ -35,12 +35,10 @@ def new(
 
     paths = write_app(folder)
     names = ", ".join(path.name for path in paths)
-    print_result(
-        as_json,
-        {"folder": str(folder), "files": [str(path) for path in paths]},
-        f"Wrote {names} to {folder}.",
-        (
-            f"Next: `fedaux run {folder}/fedaux.toml`; or with Flower, as "
-            f"{folder}/README.md says."
-        ),
+    result = {"folder": str(folder), "files": [str(path) for path in paths]}
+    written = f"Wrote {names} to {folder}."
+    hint = (
+        f"Next: `fedaux run {folder}/fedaux.toml`; or with Flower, as "
+        f"{folder}/README.md says."
     )
+    print_result(as_json, result, written, hint)

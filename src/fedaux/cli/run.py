@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from fedaux.core.results import RoundResult
     from fedaux.server.result import FinishedRun
 
+PROBE = (
+    "Labelled probe: a linear classifier fitted to all private records and labels. It "
+    "chose nothing."
+)
+
 app = typer.Typer()
 ConfigFile = Annotated[
     Path,
@@ -98,8 +103,10 @@ def run(
     """Run one configuration. In a folder that already holds this run, continue it."""
     from fedaux.config.schema import Config
 
-    overrides = [*(set_ or []), *(["data.strict=true"] if strict else [])]
-    # what is wrong in it is said at once
+    overrides = list(set_ or [])
+    if strict:
+        overrides.append("data.strict=true")
+    # before the imports that take seconds: what is wrong in it is said at once
     settings = Config.load(with_local_modules(config), overrides)
     with loading(console_for(as_json)):
         from fedaux.runs.folders import numbered_folder
@@ -110,15 +117,15 @@ def run(
         prepare_to_train(threads)
         show_dry_run(settings, console_for(as_json), as_json)
         return
-    usual = (
-        Path("runs")
-        / f"{config.stem}-{settings.method.replace(':', '.')}-seed{settings.seed}"
-    )
-    folder = out or numbered_folder(usual, settings)
-    experiment = (
-        partial(run_over_regions, regions=regions) if regions else run_experiment
-    )
-    _run(partial(experiment, settings, folder), folder, track, threads, as_json, full)
+    folder = out
+    if folder is None:
+        method = settings.method.replace(":", ".")
+        name = f"{config.stem}-{method}-seed{settings.seed}"
+        folder = numbered_folder(Path("runs") / name, settings)
+    experiment = partial(run_experiment, settings, folder)
+    if regions:
+        experiment = partial(run_over_regions, settings, folder, regions=regions)
+    _run(experiment, folder, track, threads, as_json, full)
 
 
 @app.command(epilog=examples("fedaux resume runs/my-fedaux-seed0"))
@@ -169,10 +176,8 @@ def prepare(
     """
     from fedaux.config.schema import Config
 
-    settings, console = (
-        Config.load(with_local_modules(config), set_ or []),
-        console_for(as_json),
-    )
+    settings = Config.load(with_local_modules(config), set_ or [])
+    console = console_for(as_json)
     with loading(console):
         from fedaux.pretraining.store import read_pretraining_card
         from fedaux.runs.runner import pretrain
@@ -183,33 +188,27 @@ def prepare(
 
     prepare_to_train(threads)
     with Live(console) as live:
-        found = pretrain(settings, on_progress=live.on_progress, cache=cache)
-        accuracies = (
-            probe_experiment(settings, on_progress=live.on_progress, cache=cache)
-            if probe
-            else {}
-        )
-    for label, path in found.items():
+        extractors = pretrain(settings, on_progress=live.on_progress, cache=cache)
+        accuracies = {}
+        if probe:
+            accuracies = probe_experiment(
+                settings, on_progress=live.on_progress, cache=cache
+            )
+    for label, path in extractors.items():
         console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
-        curve = (
-            read_pretraining_card(path)["curve"]
-            if path.with_suffix(".json").is_file()
-            else ()
-        )
-        if curve:  # neither a published encoder nor a random one has any
+        # Neither a published encoder nor a random one has a card with a curve.
+        if not path.with_suffix(".json").is_file():
+            continue
+        curve = read_pretraining_card(path)["curve"]
+        if curve:
             page = write_pretraining_page(path.with_suffix(".html"), label, curve)
             console.print(f"Report: {page}", soft_wrap=True)
     if accuracies:
-        title = "Labelled probe: a linear classifier fitted to all private records and labels. It chose nothing."
         rows = [(name, f"{100 * value:.1f}") for name, value in accuracies.items()]
-        console.print(results_table(title, ("features", "test accuracy, %"), rows))
+        console.print(results_table(PROBE, ("features", "test accuracy, %"), rows))
     if as_json:
-        print_json(
-            {
-                "extractors": {label: str(path) for label, path in found.items()},
-                "probe": accuracies,
-            }
-        )
+        paths = {label: str(path) for label, path in extractors.items()}
+        print_json({"extractors": paths, "probe": accuracies})
 
 
 @app.command(
@@ -290,10 +289,12 @@ def _beside(last: RoundResult) -> str:
     """The figures that belong beside an accuracy, and the baseline."""
     from fedaux.core.metrics import METRIC_NAMES
 
-    values = {name: last.mean_metric(key) for key, name in METRIC_NAMES.items()}
-    return "  " + ", ".join(
-        f"{name} {value:.3f}" for name, value in values.items() if value is not None
-    )
+    figures = []
+    for key, name in METRIC_NAMES.items():
+        value = last.mean_metric(key)
+        if value is not None:
+            figures.append(f"{name} {value:.3f}")
+    return "  " + ", ".join(figures)
 
 
 def show(
@@ -305,43 +306,54 @@ def show(
     from fedaux.report.run_page import write_run_report
     from fedaux.report.terminal import plural, sparkline
 
-    config, last = result.state.config, result.state.history[-1]
+    config = result.state.config
+    last = result.state.history[-1]
     with busy(console, "writing the report"):
         page = write_run_report(result.folder)
-    failed = {
-        one.client: one.reason for each in result.state.history for one in each.failures
-    }
     if as_json:
         print_json({**result.to_dict(), "report": str(page)})
         return
     label = find_method(config.method).label
-    figure = f"accuracy [bold]{result.accuracy:.3f}[/bold]  {sparkline(result.curve)}"
-    console.print(
-        f"\n[bold]{label}[/bold] after {plural(config.rounds, 'round')}: {figure}"
-    )
+    rounds = plural(config.rounds, "round")
+    accuracy = f"accuracy [bold]{result.accuracy:.3f}[/bold]"
+    curve = sparkline(result.curve)
+    console.print(f"\n[bold]{label}[/bold] after {rounds}: {accuracy}  {curve}")
     if len(last.accuracy) > 1:
-        for name, accuracy in last.accuracy.items():
-            console.print(f"  {escape(name)}: {accuracy:.3f}")
+        for prototype, value in last.accuracy.items():
+            console.print(f"  {escape(prototype)}: {value:.3f}")
     console.print(_beside(last), soft_wrap=True)
-    for text in result.warnings:
+    for warning in result.warnings:
         console.print(
-            f"[bold yellow]Warning:[/bold yellow] {escape(text)}", soft_wrap=True
+            f"[bold yellow]Warning:[/bold yellow] {escape(warning)}", soft_wrap=True
         )
-    if failed:
-        client, reason = next(iter(failed.items()))
-        console.print(
-            f"[bold yellow]{plural(len(failed), 'client')} failed at least once[/bold "
-            f"yellow], {client}: {escape(reason)}"
-        )
+    _show_failures(result, console)
     if full:
         console.print(f"[bold]Privacy.[/bold] {result.statement}")
     else:
-        protected, open_ = result.ledger.short()
+        protected, unprotected = result.ledger.short()
+        console.print(f"[bold]Privacy.[/bold] {protected}")
         console.print(
-            f"[bold]Privacy.[/bold] {protected}\n[bold]{open_}[/bold] --full and the "
-            "report say all of it."
+            f"[bold]{unprotected}[/bold] --full and the report say all of it."
         )
     console.print(
         f"Report: [bold]{page}[/bold]; metrics, charts and weights are beside it.",
         soft_wrap=True,
+    )
+
+
+def _show_failures(result: FinishedRun, console: Console) -> None:
+    """Say how many clients failed in any round, and the last reason of the first."""
+    from fedaux.report.terminal import plural
+
+    reasons = {}
+    for round_result in result.state.history:
+        for failure in round_result.failures:
+            reasons[failure.client] = failure.reason
+    if not reasons:
+        return
+    client, reason = next(iter(reasons.items()))
+    count = plural(len(reasons), "client")
+    console.print(
+        f"[bold yellow]{count} failed at least once[/bold yellow], {client}: "
+        f"{escape(reason)}"
     )

@@ -5,7 +5,6 @@ were answered.
 from __future__ import annotations
 
 import getpass
-import itertools
 import shutil
 import textwrap
 from pathlib import Path
@@ -39,13 +38,14 @@ def pending(site: Folder = Path(), as_json: Json = False) -> None:
     leave, and all settings.
     """
     entries = _log(site).pending()
-    lines = [
-        f"{entry.id}  since {entry.time}\n{_facts(entry.facts)}" for entry in entries
-    ]
-    facts = [{"id": entry.id, "since": entry.time, **entry.facts} for entry in entries]
-    print_result(
-        as_json, {"pending": facts}, "\n".join(lines) or "nothing waits for an approval"
-    )
+    lines = []
+    plans = []
+    for entry in entries:
+        lines.append(f"{entry.id}  since {entry.time}\n{_plan_text(entry.facts)}")
+        plans.append({"id": entry.id, "since": entry.time, **entry.facts})
+    if not lines:
+        lines.append("nothing waits for an approval")
+    print_result(as_json, {"pending": plans}, "\n".join(lines))
 
 
 @app.command(
@@ -92,30 +92,25 @@ def log(
     """Show proposals, decisions and answers. A log that was changed, cut or reordered
     is an error.
     """
-    found = _log(site)
-    entries, now = found.entries(), found.head
+    approval_log = _log(site)
+    entries = approval_log.entries()
+    now = approval_log.head
     if head:
-        found.check_head(head)
-    lines = [] if verify else [_log_line(entry) for entry in entries]
-    facts = {"head": now, "entries": [vars(one) for one in entries]}
-    print_result(
-        as_json,
-        facts,
-        "\n".join(
-            [*lines, f"the log is whole; its head, to be noted elsewhere: {now}"]
-        ),
-    )
+        approval_log.check_head(head)
+    lines = []
+    if not verify:
+        lines += [_log_line(entry) for entry in entries]
+    lines.append(f"the log is whole; its head, to be noted elsewhere: {now}")
+    result = {"head": now, "entries": [vars(entry) for entry in entries]}
+    print_result(as_json, result, "\n".join(lines))
 
 
 def _log_line(entry: Entry) -> str:
     """One event; for an order that was begun or answered, its kind and its hash."""
-    facts = entry.facts
-    order = (
-        f"  {facts['kind']} order {facts['order']}"
-        if entry.event in ("begun", "answered")
-        else ""
-    )
-    return printable(f"{entry.time}  {entry.event:9}  {entry.id}  {entry.by}{order}")
+    line = f"{entry.time}  {entry.event:9}  {entry.id}  {entry.by}"
+    if entry.event in ("begun", "answered"):
+        line += f"  {entry.facts['kind']} order {entry.facts['order']}"
+    return printable(line)
 
 
 def _decide(site: Path, identity: str, event: str, as_json: bool) -> None:
@@ -125,33 +120,29 @@ def _decide(site: Path, identity: str, event: str, as_json: bool) -> None:
     )
 
 
-def _facts(facts: dict[str, object]) -> str:
+def _plan_text(plan: dict[str, object]) -> str:
     """Return a plan as its owner reads it.
 
     The server wrote parts of it. So nothing but printable text is shown, and a line
     that is broken shows where: a text with many spaces would otherwise look like lines
     of our own.
     """
-    lines = [
-        f"    {name} = {value}"
-        for name, value in facts.items()
-        if name not in ("words", "orders")
-    ]
-    orders = facts.get("orders", [])
+    lines = []
+    for name, value in plan.items():
+        if name not in ("words", "orders"):
+            lines.append(f"    {name} = {value}")
+    orders = plan.get("orders", [])
     assert isinstance(orders, list)
     for order in orders:
         lines.append(f"    at most {order['at most']} orders to {order['to']}:")
-        lines += [
-            f"        {name} = {value}"
-            for name, value in order.items()
-            if name not in ("to", "at most")
-        ]
+        for name, value in order.items():
+            if name not in ("to", "at most"):
+                lines.append(f"        {name} = {value}")
     width = shutil.get_terminal_size().columns - 2
-    wrapped = [
-        textwrap.wrap(printable(line), width, subsequent_indent="        ↳ ")
-        for line in lines
-    ]
-    return "\n".join(itertools.chain.from_iterable(wrapped))
+    wrapped: list[str] = []
+    for line in lines:
+        wrapped += textwrap.wrap(printable(line), width, subsequent_indent="        ↳ ")
+    return "\n".join(wrapped)
 
 
 def _log(site: Path) -> ApprovalLog:

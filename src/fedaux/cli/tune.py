@@ -69,36 +69,32 @@ def tune(
     from fedaux.report.live import Live
     from fedaux.report.terminal import results_table
 
-    chosen: dict[str, Any] = {
+    options: dict[str, Any] = {
         "budget": budget,
         "seeds": seeds,
         "methods": method_names(methods) or None,
     }
-    plan = Tuning.load(
-        with_local_modules(config),
-        set_ or [],
-        **{k: v for k, v in chosen.items() if v is not None},
-    )
-    folder, console = out or Path("runs") / f"{config.stem}-tune", console_for(as_json)
+    chosen = {key: value for key, value in options.items() if value is not None}
+    plan = Tuning.load(with_local_modules(config), set_ or [], **chosen)
+    folder = out or Path("runs") / f"{config.stem}-tune"
+    console = console_for(as_json)
     prepare_to_train(threads)
     with Live(console) as live:
-        found = run_tuning(
+        tuning = run_tuning(
             plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress
         )
-    write_tuning(found, folder)
+    write_tuning(tuning, folder)
     if as_json:
-        print_json({**found.to_dict(), "folder": str(folder)})
+        print_json({**tuning.to_dict(), "folder": str(folder)})
         return
-    rows = found.rows()
-    console.print(results_table(found.caption, HEADER[:-1], [row[:-1] for row in rows]))
-    for label, *_, settings in rows:
+    # The settings are too long for a column.
+    rows = tuning.rows()
+    narrow = [row[:-1] for row in rows]
+    console.print(results_table(tuning.caption, HEADER[:-1], narrow))
+    for method, *_, settings in rows:
         console.print(
-            f"[bold]{escape(label)}[/bold]: {escape(settings)}", soft_wrap=True
+            f"[bold]{escape(method)}[/bold]: {escape(settings)}", soft_wrap=True
         )
-    console.print(
-        (
-            f"Winners: [bold]{folder / WINNERS}[/bold]; `fedaux compare {config} "
-            f"--tuned {folder}` compares them."
-        ),
-        soft_wrap=True,
-    )
+    winners = f"Winners: [bold]{folder / WINNERS}[/bold]"
+    command = f"`fedaux compare {config} --tuned {folder}`"
+    console.print(f"{winners}; {command} compares them.", soft_wrap=True)
