@@ -26,47 +26,36 @@ def round_costs(histories: Sequence[Sequence[RoundResult]]) -> dict[str, float]:
     machine was doing; its own seconds are by the clock. Phases of preparation are those
     of the first round. A run has at least two rounds.
     """
-    first, later = (
-        [history[0] for history in histories],
-        [history[-1] for history in histories],
-    )
-    megabytes = {
-        f"MB {way}, {when}": fmean(
-            [getattr(one, f"bytes_{key}") / 1e6 for one in rounds]
-        )
-        for way, key in (("down", "sent"), ("up", "received"))
-        for when, rounds in (("round 1", first), ("last", later))
-    }
-    training = {"s of training": fmean([one.seconds["train"] for one in later])}
-    shares = {
-        phase: fmean(
-            [
-                one.seconds.get(phase, 0.0) / one.seconds["train"]
-                for one in (first if phase in FIRST else later)
-            ]
-        )
-        for phase in PHASES
-    }
-    return {**megabytes, **training, **shares}
+    first = [history[0] for history in histories]
+    last = [history[-1] for history in histories]
+    costs = {}
+    for way, field in (("down", "bytes_sent"), ("up", "bytes_received")):
+        for when, rounds in (("round 1", first), ("last", last)):
+            megabytes = [getattr(result, field) / 1e6 for result in rounds]
+            costs[f"MB {way}, {when}"] = fmean(megabytes)
+    costs["s of training"] = fmean([result.seconds["train"] for result in last])
+    for phase in PHASES:
+        rounds = first if phase in FIRST else last
+        shares = [
+            result.seconds.get(phase, 0.0) / result.seconds["train"]
+            for result in rounds
+        ]
+        costs[phase] = fmean(shares)
+    return costs
 
 
 def study(result: SweepResult) -> str:
     """Write costs.json and costs.md of a sweep's runs, and return the table."""
-    found = {
-        arm.label: round_costs(
-            [RunState.load(folder).history for folder in arm.folders]
-        )
-        for arm in result.arms
-    }
-    header = ("method", *next(iter(found.values())))
-    rows = [
-        (label, *(f"{value:.2f}" for value in costs.values()))
-        for label, costs in found.items()
-    ]
-    text = markdown(rows, header)
-    write_atomically(
-        result.folder / "costs.json",
-        json.dumps(found, indent=1, ensure_ascii=False).encode(),
-    )
-    write_atomically(result.folder / "costs.md", text.encode())
-    return text
+    costs = {}
+    for arm in result.arms:
+        histories = [RunState.load(folder).history for folder in arm.folders]
+        costs[arm.label] = round_costs(histories)
+    header = ("method", *costs[result.arms[0].label])
+    rows = []
+    for label, values in costs.items():
+        rows.append((label, *(f"{value:.2f}" for value in values.values())))
+    table = markdown(rows, header)
+    as_json = json.dumps(costs, indent=1, ensure_ascii=False)
+    write_atomically(result.folder / "costs.json", as_json.encode())
+    write_atomically(result.folder / "costs.md", table.encode())
+    return table

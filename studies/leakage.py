@@ -29,8 +29,9 @@ from fedaux.server.server import make_server
 from fedaux.sweeps.engine import SweepResult
 
 Rows = NDArray[np.floating]
-# public images and neighbours of each, clients in the picture
-TOP, NEIGHBOURS, SHOWN = 5, 4, 4
+TOP = 5  # public images of a client
+NEIGHBOURS = 4  # records shown beside each
+SHOWN = 4  # clients in the picture
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,15 @@ def matched(
     """Positions in two arrays of labels, as many of each class from both: all, or as
     many as the scarcer one has.
     """
-    chosen: list[list[NDArray[np.int64]]] = [[], []]
+    mine = []
+    theirs = []
     for label in np.unique(own):
-        places = [np.flatnonzero(labels == label) for labels in (own, others)]
-        count = min(map(len, places))
-        for kept, each in zip(chosen, places, strict=True):
-            kept.append(rng.permutation(each)[:count])
-    mine, theirs = (np.concatenate(kept) for kept in chosen)
-    return mine, theirs
+        my_places = np.flatnonzero(own == label)
+        their_places = np.flatnonzero(others == label)
+        count = min(len(my_places), len(their_places))
+        mine.append(rng.permutation(my_places)[:count])
+        theirs.append(rng.permutation(their_places)[:count])
+    return np.concatenate(mine), np.concatenate(theirs)
 
 
 def leaks(folder: Path) -> tuple[list[Leak], list[NDArray[np.uint8]]]:
@@ -73,44 +75,53 @@ def leaks(folder: Path) -> tuple[list[Leak], list[NDArray[np.uint8]]]:
     client.
     """
     state = RunState.load(folder)
-    data, server = open_data(state.config), make_server(state.config, state=state)
+    data = open_data(state.config)
+    server = make_server(state.config, state=state)
     embedding = server.restore(state)
     assert embedding is not None, "leakage is of methods that score"
-    clients, rng = sorted(state.releases), numpy_stream(state.config.seed, "leakage")
+    clients = sorted(state.releases)
+    rng = numpy_stream(state.config.seed, "leakage")
     weights = embedding.teacher_weights(state.releases, clients)
-    rows = {
-        label: (
-            h0.features(server.public.aux).take(server.public.split.distill),
-            *(_private(h0).features(records) for records in (data.private, data.test)),
-        )
-        for label, h0 in server.public.h0.items()
-    }
-    found, pictures = list[Leak](), list[NDArray[np.uint8]]()
+    features = {}
+    for label, h0 in server.public.h0.items():
+        public = h0.features(server.public.aux).take(server.public.split.distill)
+        private_h0 = _private(h0)
+        private = private_h0.features(data.private)
+        held_out = private_h0.features(data.test)
+        features[label] = (public, private, held_out)
+    leaked: list[Leak] = []
+    pictures: list[NDArray[np.uint8]] = []
     for client in clients:
         place = data.index_of[client]
-        public, everyone, held_out = rows[server.label_of(client)]
-        own = everyone.take(data.parts[place])
-        top = np.argsort(-weights.log_odds(client), kind="stable")[:TOP]
-        mine, theirs = matched(own.labels, held_out.labels, rng)
-        near, far = own.take(mine).gather(), held_out.take(theirs).gather()
-        best, drawn = (
-            public.take(places).gather()
-            for places in (top, rng.choice(len(public), TOP, replace=False))
-        )
-        pairs = ((best, near), (best, far), (drawn, near))
-        found.append(
-            Leak(*(float(similarities(*pair).max(axis=1).mean()) for pair in pairs))
+        public, private, held_out = features[server.label_of(client)]
+        client_rows = private.take(data.parts[place])
+        order = np.argsort(-weights.log_odds(client), kind="stable")
+        top = order[:TOP]
+        mine, theirs = matched(client_rows.labels, held_out.labels, rng)
+        drawn = rng.choice(len(public), TOP, replace=False)
+        top_rows = public.take(top).gather()
+        near = client_rows.take(mine).gather()
+        far = held_out.take(theirs).gather()
+        leaked.append(
+            Leak(
+                own=_to_nearest(top_rows, near),
+                held_out=_to_nearest(top_rows, far),
+                random=_to_nearest(public.take(drawn).gather(), near),
+            )
         )
         records = data.client(place)
         if len(pictures) < SHOWN and is_image(records.gather()[:1]):
-            ranked = np.argsort(-similarities(best, own.gather()), axis=1)[
-                :, :NEIGHBOURS
-            ]
+            closeness = similarities(top_rows, client_rows.gather())
+            nearest = np.argsort(-closeness, axis=1)[:, :NEIGHBOURS]
+            neighbours = [records.take(places).gather() for places in nearest]
             images = server.public.distill.take(top).gather()
-            pictures.append(
-                tiled(images, [records.take(row).gather() for row in ranked])
-            )
-    return found, pictures
+            pictures.append(tiled(images, neighbours))
+    return leaked, pictures
+
+
+def _to_nearest(rows: Rows, others: Rows) -> float:
+    """The similarity of each row to the nearest of the others, mean over the rows."""
+    return float(similarities(rows, others).max(axis=1).mean())
 
 
 def _private(h0: H0) -> H0:
@@ -125,10 +136,9 @@ def tiled(
 ) -> NDArray[np.uint8]:
     """One row for each image, (H, W, C): the image, a white gap, its neighbours."""
     gap = np.full((images.shape[1], 4, images.shape[3]), 255, np.uint8)
-    rows = [
-        np.concatenate([one, gap, *near], axis=1)
-        for one, near in zip(images, neighbours, strict=True)
-    ]
+    rows = []
+    for image, nearest in zip(images, neighbours, strict=True):
+        rows.append(np.concatenate([image, gap, *nearest], axis=1))
     return np.concatenate(rows, axis=0)
 
 
@@ -136,38 +146,38 @@ def save_picture(pictures: Sequence[NDArray[np.uint8]], path: Path) -> None:
     """Write pictures of clients side by side, enlarged without smoothing, as a PNG."""
     from PIL import Image
 
-    gap = np.full((pictures[0].shape[0], 8, pictures[0].shape[2]), 255, np.uint8)
-    row = np.concatenate(
-        [part for picture in pictures for part in (picture, gap)][:-1], axis=1
-    )
-    image = Image.fromarray(row[..., 0] if row.shape[2] == 1 else row)
-    image.resize((2 * image.width, 2 * image.height), Image.Resampling.NEAREST).save(
-        path
-    )
+    height, _, channels = pictures[0].shape
+    gap = np.full((height, 8, channels), 255, np.uint8)
+    pieces = [pictures[0]]
+    for picture in pictures[1:]:
+        pieces += [gap, picture]
+    row = np.concatenate(pieces, axis=1)
+    image = Image.fromarray(row[..., 0] if channels == 1 else row)
+    size = (2 * image.width, 2 * image.height)
+    image.resize(size, Image.Resampling.NEAREST).save(path)
 
 
 def study(result: SweepResult) -> str:
     """Write leakage.json, leakage.md and a picture for each arm, and return the
     table.
     """
-    found: dict[str, list[list[Leak]]] = {}
+    runs: dict[str, list[list[Leak]]] = {}
     for arm in result.arms:
+        runs[arm.label] = []
         for folder in arm.folders:
             leaked, pictures = leaks(folder)
-            found.setdefault(arm.label, []).append(leaked)
+            runs[arm.label].append(leaked)
             if pictures and folder == arm.folders[0]:
                 save_picture(pictures, result.folder / f"leakage-{folder.name}.png")
-    text = markdown([_row(label, runs) for label, runs in found.items()], HEADER)
-    plain = {
-        label: [[vars(leak) for leak in run] for run in runs]
-        for label, runs in found.items()
+    table = markdown([_row(label, leaked) for label, leaked in runs.items()], HEADER)
+    values = {
+        label: [[vars(leak) for leak in run] for run in leaked]
+        for label, leaked in runs.items()
     }
-    write_atomically(
-        result.folder / "leakage.json",
-        json.dumps(plain, indent=0, ensure_ascii=False).encode(),
-    )
-    write_atomically(result.folder / "leakage.md", text.encode())
-    return text
+    as_json = json.dumps(values, indent=0, ensure_ascii=False)
+    write_atomically(result.folder / "leakage.json", as_json.encode())
+    write_atomically(result.folder / "leakage.md", table.encode())
+    return table
 
 
 HEADER = (
@@ -184,10 +194,10 @@ def _row(label: str, runs: Sequence[Sequence[Leak]]) -> tuple[str, ...]:
     """Means over clients and runs; the difference with the 95 % interval of its mean
     over clients.
     """
-    own, held_out, drawn = (
-        np.array([getattr(leak, name) for run in runs for leak in run])
-        for name in ("own", "held_out", "random")
-    )
+    leaked = [leak for run in runs for leak in run]
+    own = np.array([leak.own for leak in leaked])
+    held_out = np.array([leak.held_out for leak in leaked])
+    drawn = np.array([leak.random for leak in leaked])
     gap = own - held_out
     half = 1.96 * gap.std(ddof=1) / np.sqrt(len(gap))
     return (

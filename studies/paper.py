@@ -125,8 +125,8 @@ class Study:
         """
         if scale not in SCALES:
             raise ConfigError(str(unknown_name("scale", scale, SCALES)))
-        found: Grid = getattr(self, scale)
-        return found
+        grid: Grid = getattr(self, scale)
+        return grid
 
     def sweep(
         self,
@@ -136,19 +136,19 @@ class Study:
     ) -> Sweep:
         """Return the sweep of a scale. `overrides` are those of `Sweep.from_dict`."""
         grid = self.grid(scale)
-        table: dict[str, Any] = {}
         folder = _data_folder(scale)
+        table: dict[str, Any] = {}
         for key, value in {**BASES[scale], **grid.settings}.items():
-            set_key(
-                table,
-                key,
-                value.replace("{data}", folder) if isinstance(value, str) else value,
-                key,
-            )
-        facts = {"title": self.title, "about": self.question, "seeds": grid.seeds}
-        return Sweep.from_dict(
-            {**table, "sweep": {**facts, **grid.axes}}, overrides, chosen
-        )
+            if isinstance(value, str):
+                value = value.replace("{data}", folder)
+            set_key(table, key, value, key)
+        table["sweep"] = {
+            "title": self.title,
+            "about": self.question,
+            "seeds": grid.seeds,
+            **grid.axes,
+        }
+        return Sweep.from_dict(table, overrides, chosen)
 
 
 def _data_folder(scale: str) -> str:

@@ -13,27 +13,15 @@ TOPICS = {
     "trade": "bank market shares profit price oil stock euro",
     "space": "orbit rocket planet moon launch probe comet star",
 }
-COMMON = [
-    "the",
-    "a",
-    "of",
-    "and",
-    "in",
-    "on",
-    "was",
-    "is",
-    "after",
-    "before",
-    "new",
-    "old",
-]
+COMMON = "the a of and in on was is after before new old"
 
 
 def photos(count: int = 300) -> Corpus:
     """8×8 patches of scikit-learn's two photographs, in grey."""
     from sklearn.datasets import load_sample_images
 
-    rng, patches = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    patches = []
     for image in load_sample_images().images:
         # a patch shows 32 × 32 of the photograph's pixels
         grey = image.mean(axis=2)[::4, ::4].astype(np.uint8)
@@ -45,22 +33,22 @@ def photos(count: int = 300) -> Corpus:
 
 def noise(count: int = 300) -> Corpus:
     """8×8 images in which every pixel is random."""
-    return Corpus(
-        Records(np.random.default_rng(0).integers(0, 256, (count, 8, 8, 1), np.uint8))
-    )
+    pixels = np.random.default_rng(0).integers(0, 256, (count, 8, 8, 1), np.uint8)
+    return Corpus(Records(pixels))
 
 
 def sentences(count: int = 300, seed: int = 0) -> Corpus:
     """Made-up sentences on three topics, most words of each from its topic."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, len(TOPICS), count)
-    words = [text.split() for text in TOPICS.values()]
-    texts = [
-        " ".join(
-            rng.choice(words[y] if rng.random() < 0.6 else COMMON) for _ in range(8)
-        )
-        for y in labels
-    ]
-    return Corpus(
-        Records(np.array(texts), labels.astype(np.int64)), classes=tuple(TOPICS)
-    )
+    topics = [words.split() for words in TOPICS.values()]
+    common = COMMON.split()
+    texts = []
+    for label in labels:
+        words = []
+        for _ in range(8):
+            vocabulary = topics[label] if rng.random() < 0.6 else common
+            words.append(rng.choice(vocabulary))
+        texts.append(" ".join(words))
+    records = Records(np.array(texts), labels.astype(np.int64))
+    return Corpus(records, classes=tuple(TOPICS))

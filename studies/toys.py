@@ -25,13 +25,11 @@ from fedaux.scoring.teacher_weights import teacher_weights
 Matrix = NDArray[np.float64]
 CLIENTS = 3
 IRIS_ALPHA = 0.1
-GAUSSIAN_RECORDS, NEGATIVES, ASKED = 500, 2000, 1000
-CENTRES = 3 * np.array(
-    [
-        [np.cos(angle), np.sin(angle)]
-        for angle in (np.pi / 2, 7 * np.pi / 6, 11 * np.pi / 6)
-    ]
-)
+GAUSSIAN_RECORDS = 500  # of a client
+NEGATIVES = 2000
+ASKED = 1000  # new points, on which weights are compared
+ANGLES = (np.pi / 2, 7 * np.pi / 6, 11 * np.pi / 6)
+CENTRES = 3 * np.array([[np.cos(angle), np.sin(angle)] for angle in ANGLES])
 
 
 def iris(seed: int) -> dict[str, float]:
@@ -44,37 +42,40 @@ def iris(seed: int) -> dict[str, float]:
     from scipy.stats import gaussian_kde
     from sklearn.datasets import load_iris
 
-    bunch, rng = load_iris(), np.random.default_rng(seed)
+    bunch = load_iris()
+    rng = np.random.default_rng(seed)
     centred = bunch.data - bunch.data.mean(axis=0)
-    x = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
+    _, _, directions = np.linalg.svd(centred, full_matrices=False)
+    x = centred @ directions[:2].T
+    y = bunch.target
     order = rng.permutation(len(x))
-    test, train = order[:50], order[50:]
-    parts = [
-        train[part] for part in dirichlet(bunch.target[train], CLIENTS, IRIS_ALPHA, rng)
-    ]
-    answers = np.stack(
-        [_classifier(x[part], bunch.target[part])(x[test]) for part in parts]
-    )
-    densities = np.stack([gaussian_kde(x[part].T)(x[test].T) for part in parts])
+    test = order[:50]
+    train = order[50:]
+    answers = []
+    densities = []
+    for places in dirichlet(y[train], CLIENTS, IRIS_ALPHA, rng):
+        part = train[places]
+        classifier = _classifier(x[part], y[part])
+        answers.append(classifier(x[test]))
+        densities.append(gaussian_kde(x[part].T)(x[test].T))
+    kernel_density = np.stack(densities)
     weightings = {
-        "equal weights": np.ones_like(densities),
-        "kernel density": densities + 1e-8,
+        "equal weights": np.ones_like(kernel_density),
+        "kernel density": kernel_density + 1e-8,
     }
-    return {
-        name: float(
-            np.mean(mean_answer(answers, weights).argmax(axis=1) == bunch.target[test])
-        )
-        for name, weights in weightings.items()
-    }
+    accuracies = {}
+    for name, weights in weightings.items():
+        predicted = mean_answer(np.stack(answers), weights).argmax(axis=1)
+        accuracies[name] = float(np.mean(predicted == y[test]))
+    return accuracies
 
 
 def mean_answer(answers: Matrix, weights: Matrix) -> Matrix:
     """The weighted mean of (clients, records, classes) with weights (clients,
     records).
     """
-    return np.asarray(
-        (weights[..., None] * answers).sum(axis=0) / weights.sum(axis=0)[:, None]
-    )
+    total = (weights[..., None] * answers).sum(axis=0)
+    return np.asarray(total / weights.sum(axis=0)[:, None])
 
 
 def _classifier(
@@ -83,13 +84,13 @@ def _classifier(
     """A linear classifier; of a client with one class, the constant."""
     from sklearn.linear_model import LogisticRegression
 
-    known = np.unique(y)
-    model = LogisticRegression().fit(x, y) if len(known) > 1 else None
+    held = np.unique(y)
+    model = LogisticRegression().fit(x, y) if len(held) > 1 else None
 
     def answer(rows: Matrix) -> Matrix:
-        found = np.zeros((len(rows), classes))
-        found[:, known] = 1.0 if model is None else model.predict_proba(rows)
-        return found
+        probabilities = np.zeros((len(rows), classes))
+        probabilities[:, held] = 1.0 if model is None else model.predict_proba(rows)
+        return probabilities
 
     return answer
 
@@ -103,21 +104,20 @@ def gaussians(seed: int) -> dict[str, float]:
     for the weights of theory; equal weights are the yardstick.
     """
     rng = np.random.default_rng(seed)
-    own = [rng.normal(centre, 1.0, (GAUSSIAN_RECORDS, 2)) for centre in CENTRES]
+    private = [rng.normal(centre, 1.0, (GAUSSIAN_RECORDS, 2)) for centre in CENTRES]
     negatives = rng.normal(0.0, 3.0, (NEGATIVES, 2))
-    asked = np.concatenate(
-        [rng.normal(centre, 1.0, (ASKED // CLIENTS, 2)) for centre in CENTRES]
-    )
-    log_density = np.stack(
-        [-0.5 * ((asked - centre) ** 2).sum(axis=1) for centre in CENTRES]
-    )
+    new = [rng.normal(centre, 1.0, (ASKED // CLIENTS, 2)) for centre in CENTRES]
+    points = np.concatenate(new)
+    log_densities = [-0.5 * ((points - centre) ** 2).sum(axis=1) for centre in CENTRES]
+    log_density = np.stack(log_densities)
     theory = normalised(np.exp(log_density - log_density.max(axis=0)))
-    plain = _regression(own, negatives, asked)
-    logistic = {
-        epsilon: _released(own, negatives, asked, LogisticScorer(0.1), epsilon)
-        for epsilon in (1000.0, 0.1)
-    }
-    embedding = _released(own, negatives, asked, ClassEmbeddingScorer(CLIENTS, 5), 1.0)
+    plain = _regression(private, negatives, points)
+    regularised = LogisticScorer(0.1)
+    hardly_noisy = _released(private, negatives, points, regularised, epsilon=1000.0)
+    noisy = _released(private, negatives, points, regularised, epsilon=0.1)
+    # Each client is a class of its own.
+    scorer = ClassEmbeddingScorer(CLIENTS, 5)
+    embedding = _released(private, negatives, points, scorer, epsilon=1.0)
     shares = {
         "equal weights": np.full_like(theory, 1 / CLIENTS),
         "s of logistic regression, not regularised, no noise": _shares(
@@ -125,57 +125,53 @@ def gaussians(seed: int) -> dict[str, float]:
         ),
         "s/(1 − s) of the same": _shares(plain, "odds"),
         "s at the paper's λ = 0.1, hardly any noise": _shares(
-            logistic[1000.0], "certainty"
+            hardly_noisy, "certainty"
         ),
-        "s at λ = 0.1, ε = 0.1": _shares(logistic[0.1], "certainty"),
+        "s at λ = 0.1, ε = 0.1": _shares(noisy, "certainty"),
         "s/(1 − s) of the class embedding, ε = 1": _shares(embedding, "odds"),
     }
-    return {name: distance(found, theory) for name, found in shares.items()}
+    return {name: distance(weights, theory) for name, weights in shares.items()}
 
 
-def _regression(own: Sequence[Matrix], negatives: Matrix, asked: Matrix) -> Matrix:
-    """Each client's log-odds on `asked` by logistic regression with an intercept, which
-    knows no privacy.
+def _regression(private: Sequence[Matrix], negatives: Matrix, points: Matrix) -> Matrix:
+    """Each client's log-odds on `points` by logistic regression with an intercept,
+    which knows no privacy.
     """
     from sklearn.linear_model import LogisticRegression
 
-    found = []
-    for points in own:
-        rows, labels = (
-            np.concatenate([points, negatives]),
-            np.repeat([1, 0], [len(points), len(negatives)]),
-        )
+    log_odds = []
+    for records in private:
+        rows = np.concatenate([records, negatives])
+        labels = np.repeat([1, 0], [len(records), len(negatives)])
         model = LogisticRegression(C=1e6, max_iter=1000).fit(quadratic(rows), labels)
-        found.append(model.decision_function(quadratic(asked)))
-    return np.stack(found)
+        log_odds.append(model.decision_function(quadratic(points)))
+    return np.stack(log_odds)
 
 
 def _released(
-    own: Sequence[Matrix],
+    private: Sequence[Matrix],
     negatives: Matrix,
-    asked: Matrix,
+    points: Matrix,
     scorer: Scorer,
     epsilon: float,
 ) -> Matrix:
-    """Each client's log-odds on `asked` from its release."""
-    privacy, public = (
-        PrivacyConfig(scorer=scorer.name, epsilon=epsilon),
-        scorer.publish(quadratic(negatives)),
-    )
-    sent = []
-    for index, points in enumerate(own):
-        labels, shares = np.full(len(points), index), np.ones(len(points))
+    """Each client's log-odds on `points` from its release."""
+    privacy = PrivacyConfig(scorer=scorer.name, epsilon=epsilon)
+    public = scorer.publish(quadratic(negatives))
+    releases = []
+    for index, records in enumerate(private):
+        labels = np.full(len(records), index)
+        shares = np.ones(len(records))
         summary = scorer.summarise(
-            public, quadratic(points), labels, "replace-one", len(points), shares
+            public, quadratic(records), labels, "replace-one", len(records), shares
         )
-        sent.append(release(summary, f"client-{index}", privacy))
-    rows = scorer.embed(public, quadratic(asked))
-    fitted = scorer.fit(
-        public, Reference(np.asarray(scorer.embed(public, quadratic(negatives)))), sent
-    )
+        releases.append(release(summary, f"client-{index}", privacy))
+    rows = scorer.embed(public, quadratic(points))
+    reference = Reference(np.asarray(scorer.embed(public, quadratic(negatives))))
+    fitted = scorer.fit(public, reference, releases)
     if fitted.transform is not None:
         rows = fitted.transform(rows)
-    return np.stack([fitted.log_odds[release.client](rows) for release in sent])
+    return np.stack([fitted.log_odds[sent.client](rows) for sent in releases])
 
 
 def _shares(log_odds: Matrix, kind: str) -> Matrix:
@@ -200,26 +196,29 @@ def distance(weights: Matrix, theory: Matrix) -> float:
 
 def study(folder: Path, seeds: int) -> str:
     """Write toys.json and toys.md for so many seeds, and return the tables."""
-    toys = {"iris": iris, "gaussians": gaussians}
-    found = {name: [toy(seed) for seed in range(seeds)] for name, toy in toys.items()}
-    text = (
+    accuracies = [iris(seed) for seed in range(seeds)]
+    distances = [gaussians(seed) for seed in range(seeds)]
+    tables = (
         "Iris: test accuracy of the weighted mean of three clients, "
-        f"{plural(seeds, 'split')}.\n\n{_table(found['iris'], 100)}\nGaussians: "
+        f"{plural(seeds, 'split')}.\n\n{_table(accuracies, 100)}\nGaussians: "
         "distance of the scores' shares from those of theory, "
-        f"{plural(seeds, 'draw')}.\n\n{_table(found['gaussians'], 1)}"
+        f"{plural(seeds, 'draw')}.\n\n{_table(distances, 1)}"
     )
-    write_atomically(
-        folder / "toys.json", json.dumps(found, indent=1, ensure_ascii=False).encode()
-    )
-    write_atomically(folder / "toys.md", text.encode())
-    return text
+    figures = {"iris": accuracies, "gaussians": distances}
+    as_json = json.dumps(figures, indent=1, ensure_ascii=False)
+    write_atomically(folder / "toys.json", as_json.encode())
+    write_atomically(folder / "toys.md", tables.encode())
+    return tables
 
 
 def _table(rows: Sequence[Mapping[str, float]], factor: float) -> str:
     digits = 1 if factor > 1 else 3
+    figure = "accuracy in %" if factor > 1 else "distance"
     lines = []
     for name in rows[0]:
         values = factor * np.array([row[name] for row in rows])
-        spread = f" ± {values.std(ddof=1):.{digits}f}" if len(values) > 1 else ""
-        lines.append((name, f"{values.mean():.{digits}f}{spread}"))
-    return markdown(lines, ("weights", "accuracy in %" if factor > 1 else "distance"))
+        cell = f"{values.mean():.{digits}f}"
+        if len(values) > 1:
+            cell += f" ± {values.std(ddof=1):.{digits}f}"
+        lines.append((name, cell))
+    return markdown(lines, ("weights", figure))

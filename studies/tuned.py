@@ -68,24 +68,23 @@ class Design:
     def results(self) -> Path:
         return RESULTS / f"{self.name}.json"
 
-    def found(self) -> dict[str, Any]:
-        path = self.results
-        return (
-            json.loads(path.read_text(encoding="utf-8"))
-            if path.is_file()
-            else {"tuned": {}, "cells": {}}
-        )
+    def read_results(self) -> dict[str, Any]:
+        """Return what has been computed: winners by arm, curves by arm and split."""
+        if not self.results.is_file():
+            return {"tuned": {}, "cells": {}}
+        results: dict[str, Any] = json.loads(self.results.read_text(encoding="utf-8"))
+        return results
 
-    def write_table(self, found: Mapping[str, Any]) -> str:
-        known = {key.split("|")[0] for key in found["cells"]}
-        cases = [
-            _of_case(found, list(self.arms), case, self.shown)
-            for case in self.cases
-            if case in known
-        ]
-        text = "\n".join(part for parts in cases for part in parts)
-        self.results.with_suffix(".md").write_text(text, encoding="utf-8")
-        return text
+    def write_table(self, results: Mapping[str, Any]) -> str:
+        """Write the tables of all cases that have results beside them."""
+        begun = {key.split("|")[0] for key in results["cells"]}
+        parts: list[str] = []
+        for case in self.cases:
+            if case in begun:
+                parts += _of_case(results, list(self.arms), case, self.shown)
+        page = "\n".join(parts)
+        self.results.with_suffix(".md").write_text(page, encoding="utf-8")
+        return page
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class Study:
     design: Design
     work: Path
     budget: int
-    found: dict[str, Any]
+    results: dict[str, Any]
 
     def config(
         self,
@@ -103,15 +102,16 @@ class Study:
         method: str,
         seed: int = 0,
     ) -> Config:
-        overrides = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-        given = (
+        overrides = [
             *self.design.base,
             *self.design.cases[case],
             f"rounds={rounds}",
             f"seed={seed}",
             f"method={method}",
-        )
-        return Config.load(self.design.config, [*given, *overrides])
+        ]
+        for key, value in settings.items():
+            overrides.append(f"{key}={json.dumps(value)}")
+        return Config.load(self.design.config, overrides)
 
     def rounds(self, arm: Arm, rounds: int) -> int:
         """A head that is computed from everybody's sums has them before the first
@@ -122,87 +122,84 @@ class Study:
     def winner(self, case: str, name: str) -> Mapping[str, Any]:
         """The settings of an arm, tuned where that has not been done."""
         case = self.design.tuned_on.get(case, case)
-        arm, key = self.design.arms[name], f"{case}|{name}"
-        rounds = self.rounds(arm, arm.tuned_rounds or self.design.tuned_rounds)
+        arm = self.design.arms[name]
         if arm.fixed:
             return arm.settings
         if arm.like:
-            tuned = dict(self.winner(case, arm.like))
-            other = (
-                {}
-                if arm.settings
-                else {"teachers.standing": not tuned.get("teachers.standing", False)}
-            )
-            return {**tuned, **arm.settings, **other}
-        if key not in self.found["tuned"]:
-            base = self.config(case, rounds, arm.settings, arm.method)
-            own = {
-                **arm.own,
-                **{
-                    key: (value,)
-                    for key, value in arm.settings.items()
-                    if key == "head_init"
-                },
-            }
-            grid = (
-                {"": self.design.lists, arm.method: own}
-                if own
-                else {"": self.design.lists}
-            )
-            started = time.process_time()
-            plan = Tuning.of(base, [arm.method], self.budget, grid=grid)
-            tuning = run_tuning(plan, self.work / "tune" / _file_name(key))
-            best = tuning.winner(arm.method)
-            self.save(
-                "tuned",
-                key,
-                settings={**arm.settings, **best.settings},
-                validation=best.scores[rounds],
-                tried=len(tuning.trials[arm.method]),
-                seconds=time.process_time() - started,
-            )
-            print(
-                key, f"{best.scores[rounds]:.3f}", describe(best.settings), flush=True
-            )
-        return dict(self.found["tuned"][key]["settings"])
+            return self._like(arm, self.winner(case, arm.like))
+        key = f"{case}|{name}"
+        if key not in self.results["tuned"]:
+            self._tune(case, name)
+        return dict(self.results["tuned"][key]["settings"])
+
+    def _like(self, arm: Arm, winner: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The other arm's winner with this arm's settings; without any, with standing
+        teachers switched.
+        """
+        if arm.settings:
+            return {**winner, **arm.settings}
+        standing = winner.get("teachers.standing", False)
+        return {**winner, "teachers.standing": not standing}
+
+    def _tune(self, case: str, name: str) -> None:
+        arm = self.design.arms[name]
+        rounds = self.rounds(arm, arm.tuned_rounds or self.design.tuned_rounds)
+        base = self.config(case, rounds, arm.settings, arm.method)
+        grid = {"": self.design.lists}
+        lists = dict(arm.own)
+        if "head_init" in arm.settings:
+            lists["head_init"] = (arm.settings["head_init"],)
+        if lists:
+            grid[arm.method] = lists
+        key = f"{case}|{name}"
+        started = time.process_time()
+        plan = Tuning.of(base, [arm.method], self.budget, grid=grid)
+        tuning = run_tuning(plan, self.work / "tune" / _file_name(key))
+        best = tuning.winner(arm.method)
+        self.save(
+            "tuned",
+            key,
+            settings={**arm.settings, **best.settings},
+            validation=best.scores[rounds],
+            tried=len(tuning.trials[arm.method]),
+            seconds=time.process_time() - started,
+        )
+        print(key, f"{best.scores[rounds]:.3f}", describe(best.settings), flush=True)
 
     def test(self, case: str, name: str, split: int, rounds: int) -> None:
         """One cell: the curve, bytes until each round and processor time of a run on
         the test records.
         """
-        key, arm = f"{case}|{name}|{split}", self.design.arms[name]
+        key = f"{case}|{name}|{split}"
+        arm = self.design.arms[name]
         rounds = self.rounds(arm, rounds)
-        known = self.found["cells"].get(key, {"curve": [], "seconds": 0.0})
-        if len(known["curve"]) >= rounds:
+        before = self.results["cells"].get(key, {"curve": [], "seconds": 0.0})
+        if len(before["curve"]) >= rounds:
             return
         config = self.config(case, rounds, self.winner(case, name), arm.method, split)
         started = time.process_time()
         result = run(config, self.work / "test" / _file_name(key))
-        history = result.state.history
+        megabytes = [
+            (round_result.bytes_sent + round_result.bytes_received) / 1e6
+            for round_result in result.state.history
+        ]
         self.save(
             "cells",
             key,
             curve=result.curve,
-            megabytes=[(one.bytes_sent + one.bytes_received) / 1e6 for one in history],
-            seconds=known["seconds"] + time.process_time() - started,
+            megabytes=megabytes,
+            seconds=before["seconds"] + time.process_time() - started,
         )
-        print(
-            key,
-            " ".join(
-                f"{result.curve[at - 1]:.3f}"
-                for at in self.design.shown
-                if at <= rounds
-            ),
-            flush=True,
-        )
+        shown = [at for at in self.design.shown if at <= rounds]
+        accuracies = [f"{result.curve[at - 1]:.3f}" for at in shown]
+        print(key, " ".join(accuracies), flush=True)
 
-    def save(self, kind: str, key: str, **facts: Any) -> None:
-        self.found.update(self.design.found())  # another process may have written
-        self.found[kind][key] = facts
-        write_atomically(
-            self.design.results,
-            json.dumps(self.found, indent=0, ensure_ascii=False).encode(),
-        )
+    def save(self, kind: str, key: str, **values: Any) -> None:
+        # another process may have written
+        self.results.update(self.design.read_results())
+        self.results[kind][key] = values
+        as_json = json.dumps(self.results, indent=0, ensure_ascii=False)
+        write_atomically(self.design.results, as_json.encode())
 
 
 def _file_name(key: str) -> str:
@@ -210,150 +207,168 @@ def _file_name(key: str) -> str:
 
 
 def _of_case(
-    found: Mapping[str, Any], arms: Sequence[str], case: str, shown: Sequence[int]
+    results: Mapping[str, Any], arms: Sequence[str], case: str, shown: Sequence[int]
 ) -> list[str]:
-    curves = {name: curves_of(found, case, name) for name in arms}
-    curves = {name: runs for name, runs in curves.items() if runs}
-    rounds = [
-        at
-        for at in shown
-        if any(len(run) >= at for runs in curves.values() for run in runs.values())
-    ]
-    rows = [
-        (name, *(_cell(runs, at) for at in rounds), *_costs(found, case, name))
-        for name, runs in curves.items()
-    ]
-    steady = {
-        name: {split: _steady(run) for split, run in runs.items()}
-        for name, runs in curves.items()
-    }
+    """The tables of a case, as parts of a page."""
+    curves = {}
+    for name in arms:
+        runs = curves_of(results, case, name)
+        if runs:
+            curves[name] = runs
+    longest = max(len(run) for runs in curves.values() for run in runs.values())
+    rounds = [at for at in shown if at <= longest]
+    rows = []
+    for name, runs in curves.items():
+        cells = [_cell(runs, at) for at in rounds]
+        rows.append((name, *cells, *_costs(results, case, name)))
+    title = f"## {case} clients\n" if case.isdigit() else f"## {case}\n"
+    page = [title, _table(rows, rounds, "MB in 20 rounds", "processor s", "n")]
+    winners = _winners(results, case, list(curves))
+    if winners:
+        heading = (
+            "Winners of the tuning; what is not named is as in `BASE` of the study:"
+        )
+        page.append(f"{heading}\n\n{winners}")
+    paired = _table(_differences(curves, rounds), rounds)
+    if paired:
+        heading = "Paired differences, mean and 95 % interval (t) over splits:"
+        page.append(f"{heading}\n\n{paired}")
+    means = _steady_table(curves, rounds)
+    if means:
+        heading = f"Mean of the last {STEADY} rounds until T, and differences:"
+        page.append(f"{heading}\n\n{means}")
+    return page
+
+
+def _winners(results: Mapping[str, Any], case: str, arms: Sequence[str]) -> str:
+    lines = ""
+    for name in arms:
+        winner = results["tuned"].get(f"{case}|{name}")
+        if winner is not None:
+            settings = describe(winner["settings"])
+            validation = f"(validation {winner['validation']:.3f})"
+            lines += f"- {name}: {settings} {validation}\n"
+    return lines
+
+
+def _steady_table(
+    curves: Mapping[str, Mapping[str, list[float]]], rounds: Sequence[int]
+) -> str:
+    """Means of a few rounds, since accuracy swings, and their differences."""
+    steady = {}
+    for name, runs in curves.items():
+        steady[name] = {split: _steady(run) for split, run in runs.items()}
     late = [at for at in rounds if at >= 2 * STEADY]
-    means = [
-        (name, *(_cell(runs, at) for at in late)) for name, runs in steady.items()
-    ] + _differences(steady, late)
-    tuned = [
-        f"- {name}: {describe(found['tuned'][f'{case}|{name}']['settings'])} "
-        f"(validation {found['tuned'][f'{case}|{name}']['validation']:.3f})\n"
-        for name in curves
-        if f"{case}|{name}" in found["tuned"]
-    ]
-    parts = {
-        "Winners of the tuning; what is not named is as in `BASE` of the study:": "".join(
-            tuned
-        ),
-        "Paired differences, mean and 95 % interval (t) over splits:": _table(
-            _differences(curves, rounds), rounds
-        ),
-        f"Mean of the last {STEADY} rounds until T, and differences:": _table(
-            means, late
-        ),
-    }
-    return [
-        f"## {case} clients\n" if case.isdigit() else f"## {case}\n",
-        _table(rows, rounds, "MB in 20 rounds", "processor s", "n"),
-        *(f"{title}\n\n{text}" for title, text in parts.items() if text),
-    ]
+    rows = []
+    for name, runs in steady.items():
+        rows.append((name, *(_cell(runs, at) for at in late)))
+    rows += _differences(steady, late)
+    return _table(rows, late)
 
 
 def _table(rows: Sequence[tuple[str, ...]], rounds: Sequence[int], *more: str) -> str:
-    return (
-        markdown(rows, ("", *(f"T = {at}" for at in rounds), *more))
-        if rows and rounds
-        else ""
-    )
+    if not rows or not rounds:
+        return ""
+    columns = [f"T = {at}" for at in rounds]
+    return markdown(rows, ("", *columns, *more))
 
 
-def curves_of(found: Mapping[str, Any], case: str, name: str) -> dict[str, list[float]]:
+def curves_of(
+    results: Mapping[str, Any], case: str, name: str
+) -> dict[str, list[float]]:
     """By split."""
     prefix = f"{case}|{name}|"
     return {
         key.removeprefix(prefix): cell["curve"]
-        for key, cell in found["cells"].items()
+        for key, cell in results["cells"].items()
         if key.startswith(prefix)
     }
 
 
 def _steady(run: list[float]) -> list[float]:
     """At each round the mean of the last few until then."""
-    return [
-        float(np.mean(run[max(0, at - STEADY) : at])) for at in range(1, len(run) + 1)
-    ]
+    means = []
+    for at in range(1, len(run) + 1):
+        last = run[max(0, at - STEADY) : at]
+        means.append(float(np.mean(last)))
+    return means
 
 
 def _at(run: list[float], at: int) -> float | None:
     """A computed head has one round, and stays."""
-    return run[0] if len(run) == 1 else run[at - 1] if len(run) >= at else None
+    if len(run) == 1:
+        return run[0]
+    if len(run) < at:
+        return None
+    return run[at - 1]
 
 
 def _cell(runs: Mapping[str, list[float]], at: int) -> str:
-    values = [
-        value for value in (_at(run, at) for run in runs.values()) if value is not None
-    ]
+    reached = [_at(run, at) for run in runs.values()]
+    values = [value for value in reached if value is not None]
     if not values:
         return ""
-    return f"{np.mean(values):.3f}" + (
-        f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
-    )
+    mean = f"{np.mean(values):.3f}"
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {np.std(values, ddof=1):.3f}"
 
 
-def _costs(found: Mapping[str, Any], case: str, name: str) -> tuple[str, str, str]:
+def _costs(results: Mapping[str, Any], case: str, name: str) -> tuple[str, str, str]:
     cells = [
         cell
-        for key, cell in found["cells"].items()
+        for key, cell in results["cells"].items()
         if key.startswith(f"{case}|{name}|")
     ]
     sent = np.mean([sum(cell["megabytes"][:20]) for cell in cells])
-    return (
-        f"{sent:.2f}" if sent else "",
-        f"{np.mean([cell['seconds'] for cell in cells]):.0f}",
-        str(len(cells)),
-    )
+    seconds = np.mean([cell["seconds"] for cell in cells])
+    return f"{sent:.2f}" if sent else "", f"{seconds:.0f}", str(len(cells))
 
 
 def _differences(
-    curves: Mapping[str, Mapping[str, list[float]]], rounds: list[int]
+    curves: Mapping[str, Mapping[str, list[float]]], rounds: Sequence[int]
 ) -> list[tuple[str, ...]]:
     """Of every FedAUX from every other method that trains; from those with the same
     start, if there are any.
     """
     ours = [name for name in curves if name.startswith("FedAUX")]
-    rivals = [
-        name
-        for name in curves
-        if name not in ours and any(len(run) > 1 for run in curves[name].values())
-    ]
-    same = {
-        name: [one for one in rivals if one.endswith("start") == name.endswith("start")]
-        for name in ours
-    }
-    found = [
-        (
-            f"{name} − {rival}",
-            *(_paired(curves[name], curves[rival], at) for at in rounds),
-        )
-        for name in ours
-        for rival in same[name] or rivals
-    ]
-    return [row for row in found if any(row[1:])]
+    rivals = []
+    for name, runs in curves.items():
+        trains = any(len(run) > 1 for run in runs.values())
+        if name not in ours and trains:
+            rivals.append(name)
+    rows = []
+    for name in ours:
+        started = name.endswith("start")
+        alike = [rival for rival in rivals if rival.endswith("start") == started]
+        for rival in alike or rivals:
+            cells = [_paired(curves[name], curves[rival], at) for at in rounds]
+            if any(cells):
+                rows.append((f"{name} − {rival}", *cells))
+    return rows
 
 
 def _paired(
     ours: Mapping[str, list[float]], theirs: Mapping[str, list[float]], at: int
 ) -> str:
-    pairs = [
-        (_at(run, at), _at(theirs[split], at))
-        for split, run in ours.items()
-        if split in theirs
-    ]
-    values = np.array([a - b for a, b in pairs if a is not None and b is not None])
-    return f"{values.mean():+.3f} ± {half_width(values):.3f}" if len(values) > 1 else ""
+    differences = []
+    for split, curve in ours.items():
+        if split not in theirs:
+            continue
+        mine = _at(curve, at)
+        other = _at(theirs[split], at)
+        if mine is not None and other is not None:
+            differences.append(mine - other)
+    if len(differences) < 2:
+        return ""
+    values = np.array(differences)
+    return f"{values.mean():+.3f} ± {half_width(values):.3f}"
 
 
 def half_width(values: NDArray[np.float64]) -> float:
     """Of the 95 % interval of their mean."""
-    return float(
-        t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    )
+    quantile = t.ppf(0.975, len(values) - 1)
+    return float(quantile * values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def main(design: Design, doc: str) -> None:
@@ -372,11 +387,12 @@ def main(design: Design, doc: str) -> None:
     )
     parser.add_argument("--work", type=Path, default=Path("runs") / design.name)
     parser.add_argument("--table", action="store_true", help="only write the table")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    study = Study(design, asked.work, asked.budget, design.found())
-    for name in [] if asked.table else asked.arms:
-        for case in asked.cases:
-            for split in range(asked.splits):
-                study.test(case, name, split, asked.rounds)
-    print(design.write_table(study.found))
+    results = design.read_results()
+    study = Study(design, arguments.work, arguments.budget, results)
+    for name in [] if arguments.table else arguments.arms:
+        for case in arguments.cases:
+            for split in range(arguments.splits):
+                study.test(case, name, split, arguments.rounds)
+    print(design.write_table(study.results))
