@@ -31,7 +31,9 @@ from helpers.harness import BIN, Servers, _family, _listens, free_port, wait_for
 from helpers.three_sites import CONFIG, Federation
 
 ROOT = Path(__file__).parents[1]
-SERVER, ATTACKER, NEIGHBOUR = "198.18.0.1", "198.18.0.2", "198.18.0.3"
+SERVER = "198.18.0.1"
+ATTACKER = "198.18.0.2"
+NEIGHBOUR = "198.18.0.3"
 SITE = "client-000"
 LIMITS = ["none", "ours", "nginx"]
 PATH = "/v1/fleet/pull-messages"
@@ -137,7 +139,8 @@ async def connect(
     port: int, source: str = ATTACKER
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return await asyncio.open_connection(
         SERVER, port, ssl=context, local_addr=(source, 0)
     )
@@ -150,7 +153,8 @@ def request(size: int) -> bytes:
 
 async def large_body(port: int, end: float) -> str:
     """1 GB, again and again."""
-    sent, block = 0, bytes(2**20)
+    sent = 0
+    block = bytes(2**20)
     while time.monotonic() < end:
         try:
             _, writer = await connect(port)
@@ -169,7 +173,8 @@ async def large_body(port: int, end: float) -> str:
 async def half_open(port: int, end: float) -> str:
     """5,000 requests whose headers never end."""
     held: list[asyncio.StreamWriter] = []
-    gate, refused = asyncio.Semaphore(50), 0
+    gate = asyncio.Semaphore(50)
+    refused = 0
 
     async def hold() -> None:
         nonlocal refused
@@ -192,7 +197,9 @@ async def half_open(port: int, end: float) -> str:
 
 async def garbage(port: int, end: float) -> str:
     """100 kB that mean nothing, 200 times a second."""
-    body, answers, begun = os.urandom(100_000), 0, time.monotonic()
+    body = os.urandom(100_000)
+    answers = 0
+    begun = time.monotonic()
 
     async def send(number: int) -> None:
         nonlocal answers
@@ -216,7 +223,9 @@ async def garbage(port: int, end: float) -> str:
 
 async def endless_head(port: int, end: float) -> str:
     """A request line of 20 MB, again and again on ten connections."""
-    sent, refused, block = 0, 0, b"x" * 2**14
+    sent = 0
+    refused = 0
+    block = b"x" * 2**14
 
     async def send() -> None:
         nonlocal sent, refused
@@ -268,7 +277,8 @@ async def many_headers(port: int, end: float) -> str:
 
 async def bytewise(port: int, end: float) -> str:
     """90 requests whose bodies come a byte a second, for 75 seconds."""
-    begun, lasted = time.monotonic(), list[float]()
+    begun = time.monotonic()
+    lasted = list[float]()
 
     async def drip() -> None:
         try:
@@ -286,7 +296,8 @@ async def bytewise(port: int, end: float) -> str:
         lasted.append(time.monotonic() - begun)
 
     await asyncio.gather(*(drip() for _ in range(90)))
-    kept, median = sum(seconds > 70 for seconds in lasted), statistics.median(lasted)
+    kept = sum(seconds > 70 for seconds in lasted)
+    median = statistics.median(lasted)
     return f"{kept} of 90 are open after 75 s; median {median:.0f} s"
 
 
@@ -390,7 +401,8 @@ class Watch:
             return b"200" in line
 
         while not self.over:
-            begun, self.asked = time.monotonic(), self.asked + 1
+            begun = time.monotonic()
+            self.asked += 1
             try:
                 if asyncio.run(asyncio.wait_for(ask(), 5)):
                     self.answered.append(time.monotonic() - begun)
@@ -406,7 +418,8 @@ def rounds(folder: Path) -> int:
 
 def goes_on(folder: Path, seconds: float = 240.0) -> bool:
     """Whether another round is finished."""
-    seen, end = rounds(folder), time.monotonic() + seconds
+    seen = rounds(folder)
+    end = time.monotonic() + seconds
     while rounds(folder) == seen and time.monotonic() < end:
         time.sleep(1)
     return rounds(folder) > seen
@@ -414,11 +427,9 @@ def goes_on(folder: Path, seconds: float = 240.0) -> bool:
 
 def attack(servers: Link, name: str, seconds: float, out: Path) -> None:
     """Print what it did to the SuperLink, to others who call it, and to the run."""
-    before, watch, begun = (
-        rounds(out),
-        Watch(servers.front(), servers.port),
-        time.monotonic(),
-    )
+    before = rounds(out)
+    watch = Watch(servers.front(), servers.port)
+    begun = time.monotonic()
     said = asyncio.run(ATTACKS[name](servers.port, time.monotonic() + seconds))
     watch.stop()
     latency = (
@@ -439,10 +450,8 @@ def attack(servers: Link, name: str, seconds: float, out: Path) -> None:
 
 
 def measure(limits: str, names: list[str], seconds: float, alone: bool) -> None:
-    data, policy = (
-        replace(CONFIG.data, clients=1),
-        replace(CONFIG.federation, timeout=120.0),
-    )
+    data = replace(CONFIG.data, clients=1)
+    policy = replace(CONFIG.federation, timeout=120.0)
     with (
         tempfile.TemporaryDirectory() as folder,
         Link(Path(folder) / "servers") as servers,

@@ -16,7 +16,9 @@ import numpy as np
 
 from fedaux.methods.contribution import Contribution, Ensemble
 
-EXAMPLES, CLASSES, ROUNDS = 20_000, 10, 1_000
+EXAMPLES = 20_000
+CLASSES = 10
+ROUNDS = 1_000
 DEVICES = {10**3: 100, 10**6: 1_000, 10**9: 10_000}  # registered: asked a round
 ROUND_SECONDS = 60  # that servers may take for their work in a round, each on one core
 
@@ -24,12 +26,15 @@ ROUND_SECONDS = 60  # that servers may take for their work in a round, each on o
 RELEASE = 2.6e3  # bytes from a client on its first turn
 STORED = 18e6 / 3_951  # bytes on the server's disk for each client that ever took part
 # bytes of memory: a name, a client with a release, a contribution's figures
-NAME, KNOWN, METRICS = 102, 4_000, 700
+NAME = 102
+KNOWN = 4_000
+METRICS = 700
 BOOKKEEPING, POOLING = 1.4e-6, 1.4e-5  # seconds a round for each client with a release
 
 # Flower 1.41 on two cores: HTTP, one worker
 # seconds of a SuperLink for a small message and its reply, and for each MB
-MESSAGE, MEGABYTE = 0.29, 0.031
+MESSAGE = 0.29
+MEGABYTE = 0.031
 # SuperNodes that a SuperLink with a database can keep: each asks for work every 3 s
 NODES = 150
 
@@ -83,7 +88,8 @@ def merge_seconds(model: Model) -> tuple[float, int]:
     half = Ensemble.of(
         rng.normal(size=(EXAMPLES, CLASSES)), rng.uniform(0.1, 1, EXAMPLES)
     )
-    rooms, total = Contribution.of("p", weights, 500, half).to_arrays(), Contribution()
+    rooms = Contribution.of("p", weights, 500, half).to_arrays()
+    total = Contribution()
     size = sum(
         array.nbytes
         for shelf in rooms.values()
@@ -115,7 +121,8 @@ def _number(figure: float) -> str:
 
 
 def column(model: Model, devices: int, asked: int) -> dict[str, str]:
-    known, (merging, size) = distinct(devices, asked), merge_seconds(model)
+    known = distinct(devices, asked)
+    merging, size = merge_seconds(model)
     # share of a round's clients that are on their first turn
     new = known / (asked * ROUNDS)
     superlinks = math.ceil(1.5 * asked / NODES)

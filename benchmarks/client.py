@@ -63,7 +63,8 @@ def arms(network: PrototypeSpec, folder: Path) -> tuple[Action, Action]:
     state = initial_state(server)
     server.restore(state)
     state, _ = collect_releases(server, federation, state, [CLIENT], Costs())
-    order, records = server.orders.train(state, CLIENT), open_private(config, CLIENT)[0]
+    order = server.orders.train(state, CLIENT)
+    records = open_private(config, CLIENT)[0]
     model = build(network, records.shape, order.classes, 0)
     load_state(model, order.weights)
     weights = [tensor.numpy().copy() for tensor in model.state_dict().values()]
@@ -107,10 +108,12 @@ def train_by_hand(
     tensors = list(model.state_dict().values())
     for tensor, values in zip(tensors, read(tensors, request), strict=True):
         tensor.copy_(torch.tensor(values))
-    x, y = records.gather(), torch.from_numpy(records.labels)
+    x = records.gather()
+    y = torch.from_numpy(records.labels)
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), order.lr)
-    generator, total = torch_stream(order.seed), 0.0
+    generator = torch_stream(order.seed)
+    total = 0.0
     for batch in torch.randperm(len(y), generator=generator).split(order.batch_size):
         loss = F.cross_entropy(model(to_tensor(x[batch])), y[batch])
         optimizer.zero_grad()
@@ -122,7 +125,8 @@ def train_by_hand(
 
 
 def read(tensors: list[torch.Tensor], data: bytes) -> list[Array]:
-    arrays, start = [], 0
+    arrays = []
+    start = 0
     for tensor in tensors:
         dtype = np.int64 if tensor.dtype == torch.int64 else np.float32
         arrays.append(

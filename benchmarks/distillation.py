@@ -23,7 +23,8 @@ EPOCH, BATCH, LR = 8, 128, 5e-5  # steps, rows a step, learning rate
 def bare(student: nn.Module, inputs: Tensor, soft_labels: Tensor) -> float:
     """`inputs` as they are stored: uint8 images, or float rows."""
     optimiser = torch.optim.Adam(student.parameters(), lr=LR)
-    order, total = torch.randperm(len(inputs)), 0.0
+    order = torch.randperm(len(inputs))
+    total = 0.0
     for rows in order.split(BATCH):
         x = inputs[rows]
         if x.dtype == torch.uint8:
@@ -44,13 +45,13 @@ def rows() -> Iterator[Row]:
 
 
 def row(name: str, case: Case) -> Row:
-    student, records = case.model(), case.records(EPOCH * BATCH)
+    student = case.model()
+    records = case.records(EPOCH * BATCH)
     logits = np.random.default_rng(1).normal(size=(len(records), 10)).astype(np.float32)
-    ensemble, generator = Ensemble.of(logits), torch.Generator().manual_seed(0)
-    inputs, soft_labels = (
-        torch.from_numpy(records.x),
-        torch.from_numpy(ensemble.soft_labels()),
-    )
+    ensemble = Ensemble.of(logits)
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.from_numpy(records.x)
+    soft_labels = torch.from_numpy(ensemble.soft_labels())
     student.eval()
     settings = DistillConfig(epochs=1, lr=LR, batch_size=BATCH)
     return compare(

@@ -41,7 +41,9 @@ from fedaux.server.round import norm_limits
 from fedaux.server.run_state import RunState, RunWriter
 
 # records of a client, numbers of a record, records of the test
-RECORDS, DIM, TEST = 10, 64, 500
+RECORDS = 10
+DIM = 64
+TEST = 500
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,9 @@ def bookkeeping(rounds: int, known: int, folder: Path) -> float:
     state = replace(state, selected=tuple(asked))
     RunWriter(folder).save(RunState(DEMO, 0, weights))
     # as if all of it had been saved
-    writer, lines, times = RunWriter(folder, state), JsonLines(), list[float]()
+    writer = RunWriter(folder, state)
+    lines = JsonLines()
+    times = list[float]()
     lines.on_run_start(DEMO, folder, None)
     for number in range(rounds + 1, rounds + 6):
         start = time.process_time()

@@ -32,7 +32,10 @@ from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server, make_server
 
-CLIENTS, RECORDS, INPUTS, CLASSES = 32, 20_000, 64, 10
+CLIENTS = 32
+RECORDS = 20_000
+INPUTS = 64
+CLASSES = 10
 LR, EPSILON, BETA1, BETA2 = 1e-3, 1e-8, 0.9, 0.999  # of Adam
 
 
@@ -120,10 +123,12 @@ class Bare:
 
     @classmethod
     def of(cls, ours: Ours) -> Bare:
-        data, server = open_data(ours.server.config), ours.server
+        data = open_data(ours.server.config)
+        server = ours.server
         (label,) = ours.state.weights
         parameters = torch.tensor(ours.state.weights[label]["parameters"])
-        h0, test = server.public.h0[label], server.public.test_inputs(label)
+        h0 = server.public.h0[label]
+        test = server.public.test_inputs(label)
         assert test is not None
         weight, bias = parameters.split([len(parameters) - CLASSES, CLASSES])  # type: ignore[no-untyped-call]
         return cls(
@@ -162,8 +167,10 @@ class Bare:
         for step in range(steps):
             k = int((sizes > step * batch_size).sum())
             batch = slice(step * batch_size, (step + 1) * batch_size)
-            index, mask = rows[:k, batch], there[:k, batch]
-            x, y = self.features[index], self.labels[index]
+            index = rows[:k, batch]
+            mask = there[:k, batch]
+            x = self.features[index]
+            y = self.labels[index]
             log_p = torch.baddbmm(
                 bias[:k, None], x, weight[:k].transpose(1, 2)
             ).log_softmax(2)

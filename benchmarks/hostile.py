@@ -158,7 +158,8 @@ class Hostile:
         )
 
     def _loud(self, order: PrepareOrder, reply: Release) -> Release:
-        size, bounds = len(reply.arrays["values"]), bound_function(self.server.scorer)
+        size = len(reply.arrays["values"])
+        bounds = bound_function(self.server.scorer)
         assert bounds is not None
         records = (
             1

@@ -51,10 +51,8 @@ def orders(clients: int, folder: Path) -> Action:
         pretrain=replace(DEMO.pretrain, epochs=0),
     )
     server = make_server(config, cache=folder / "cache")
-    federation, state = (
-        in_process(config, folder, folder / "cache"),
-        initial_state(server),
-    )
+    federation = in_process(config, folder, folder / "cache")
+    state = initial_state(server)
     server.restore(state)
     asked = [server.clients[i] for i in rng.choice(clients, ASKED, replace=False)]
     state, _ = collect_releases(server, federation, state, asked, Costs())

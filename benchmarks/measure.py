@@ -38,7 +38,8 @@ class Row:
 
 def seconds(action: Action) -> tuple[float, float]:
     """Wall and processor time; all threads of this process count."""
-    wall, processor = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    processor = time.process_time()
     action()
     return time.perf_counter() - wall, time.process_time() - processor
 

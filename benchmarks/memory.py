@@ -50,7 +50,8 @@ def scripted_server(clients: int, rounds: int, folder: Path) -> Server:
     """
     from helpers.scripted import CONFIG
 
-    data, policy = replace(CONFIG.data, clients=clients), FederationConfig(quorum=0.5)
+    data = replace(CONFIG.data, clients=clients)
+    policy = FederationConfig(quorum=0.5)
     config = replace(
         CONFIG,
         rounds=rounds,

@@ -29,7 +29,8 @@ from fedaux.privacy.units import Units
 
 WORKERS = 2
 of = PrototypeSpec.of
-IMAGE, SMALL = (32, 32, 3), (8, 8, 1)
+IMAGE = (32, 32, 3)
+SMALL = (8, 8, 1)
 # (network, shape of a record, how many)
 NETWORKS: list[tuple[PrototypeSpec, tuple[int, ...], int]] = [
     (of("mlp"), (64,), 1000),
@@ -60,7 +61,8 @@ WORDS = [
 
 
 def records_of(shape: tuple[int, ...], count: int) -> Records:
-    rng, labels = np.random.default_rng(0), np.arange(count) % 10
+    rng = np.random.default_rng(0)
+    labels = np.arange(count) % 10
     if not shape:
         texts = [" ".join(rng.choice(WORDS, rng.integers(5, 40))) for _ in range(count)]
         return Records(np.array(texts, dtype=object), labels)
@@ -72,10 +74,8 @@ def records_of(shape: tuple[int, ...], count: int) -> Records:
 def seconds(call: Callable[[], Any], threads: int, forced: bool = False) -> float:
     """`forced`: workers also where they do not pay, to see that."""
     torch.set_num_threads(threads)
-    pays, per_record.MIN_PARALLEL_SECONDS = (
-        per_record.MIN_PARALLEL_SECONDS,
-        0.0 if forced else per_record.MIN_PARALLEL_SECONDS,
-    )
+    pays = per_record.MIN_PARALLEL_SECONDS
+    per_record.MIN_PARALLEL_SECONDS = 0.0 if forced else per_record.MIN_PARALLEL_SECONDS
     started = time.perf_counter()
     try:
         call()

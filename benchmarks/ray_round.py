@@ -41,7 +41,8 @@ from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server, make_server
 
-LIMIT, REPEATS = 1.05, 9
+LIMIT = 1.05
+REPEATS = 9
 # environment variable: the folder of the run, for the workers
 FOLDER = "FEDAUX_BENCHMARK"
 CONFIG = replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
@@ -77,7 +78,8 @@ def rows() -> Iterator[Row]:
     )
 
 
-app, server = ClientApp(), ServerApp()
+app = ClientApp()
+server = ServerApp()
 
 
 def site(handler: str, message: Message, context: Context) -> Message:
@@ -107,7 +109,8 @@ def train_ours(message: Message, context: Context) -> Message:
 @app.train("bare")
 def train_bare(message: Message, context: Context) -> Message:
     """The client by hand: a resident model, an epoch of Adam."""
-    model, (x, y) = network(), records(int(context.node_config["partition-id"]))
+    model = network()
+    (x, y) = records(int(context.node_config["partition-id"]))
     model.load_state_dict(message.content["model"].to_torch_state_dict())
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), CONFIG.local.lr)
@@ -143,7 +146,8 @@ def main(grid: Grid, context: Context) -> None:
     nodes = NodeRegistry(
         grid, parts.clients, open_data(CONFIG).classes
     ).wait_for_clients(60, len(parts.clients))
-    federation, state = GridFederation(grid, nodes), initial_state(parts)
+    federation = GridFederation(grid, nodes)
+    state = initial_state(parts)
     embedding = parts.restore(state)
     state, failures = collect_releases(parts, federation, state, parts.clients, Costs())
     assert embedding is not None
@@ -182,35 +186,32 @@ class Bare:
     """The server by hand. `weights` are the teachers', (clients, examples)."""
 
     def __init__(self, grid: Grid, nodes: list[int], weights: np.ndarray) -> None:
-        self.grid, self.nodes = grid, nodes
+        self.grid = grid
+        self.nodes = nodes
         self.weights = dict(zip(nodes, torch.from_numpy(weights).float(), strict=True))
-        public, test = make_server(CONFIG).public, open_data(CONFIG).test
-        self.public, self.test, self.labels = (
-            public.distill.tensor(),
-            test.tensor(),
-            torch.from_numpy(test.labels),
-        )
+        public = make_server(CONFIG).public
+        test = open_data(CONFIG).test
+        self.public = public.distill.tensor()
+        self.test = test.tensor()
+        self.labels = torch.from_numpy(test.labels)
         self.start = {
             name: tensor.clone() for name, tensor in network().state_dict().items()
         }
 
     def round(self) -> float:
         """The accuracy after a round that starts from the same weights as any other."""
-        model, arrays = network(), ArrayRecord(self.start)
+        model = network()
+        arrays = ArrayRecord(self.start)
         messages = [
             Message(RecordDict({"model": arrays}), node, "train.bare")
             for node in self.nodes
         ]
-        total, mean, ensemble = (
-            0,
-            dict[str, Tensor](),
-            torch.zeros(len(self.public), 10),
-        )
+        total = 0
+        mean = dict[str, Tensor]()
+        ensemble = torch.zeros(len(self.public), 10)
         for reply in self.grid.send_and_receive(messages):
-            weights, size = (
-                reply.content["model"].to_torch_state_dict(),
-                int(reply.content["metrics"]["records"]),
-            )
+            weights = reply.content["model"].to_torch_state_dict()
+            size = int(reply.content["metrics"]["records"])
             total += size
             mean = {
                 name: mean.get(name, 0) + size * tensor

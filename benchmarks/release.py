@@ -15,7 +15,11 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.privacy.mechanism import release
 from fedaux.scoring.registry import make_scorer
 
-RECORDS, WIDTH, NEGATIVES, CLASSES, BATCH = 2500, 512, 4800, 10, 32
+RECORDS = 2500
+WIDTH = 512
+NEGATIVES = 4800
+CLASSES = 10
+BATCH = 32
 
 
 def epoch(features: torch.Tensor, labels: torch.Tensor) -> None:
@@ -35,7 +39,8 @@ def rows() -> Iterator[Row]:
     own = negatives[rng.integers(NEGATIVES, size=RECORDS)] * rng.uniform(
         0.5, 1.5, size=(RECORDS, 1)
     ).astype(np.float32)
-    labels, shares = rng.integers(CLASSES, size=RECORDS), np.ones(RECORDS)
+    labels = rng.integers(CLASSES, size=RECORDS)
+    shares = np.ones(RECORDS)
     tensors = torch.from_numpy(own), torch.from_numpy(labels)
     privacy = PrivacyConfig()
     scorer = make_scorer(privacy, CLASSES)

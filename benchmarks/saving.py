@@ -81,7 +81,9 @@ def rounds_of_saving(
     state = RunState(
         CONFIG, 0, weights, extractors, {"cnn": {"basis": np.zeros((64, 12))}}
     )
-    writer, lines, times = RunWriter(folder), JsonLines(), []
+    writer = RunWriter(folder)
+    lines = JsonLines()
+    times = []
     writer.save(state)
     lines.on_run_start(CONFIG, folder, None)
     for number in range(1, ROUNDS + 1):
@@ -124,14 +126,12 @@ def seconds_of_a_round(fresh: bool, folder: Path) -> float:
     that round.
     """
     clients = 6 * CLIENTS if fresh else CLIENTS
-    config, clock = (
-        replace(
-            CONFIG,
-            data=replace(CONFIG.data, clients=clients),
-            fraction=CLIENTS / clients,
-        ),
-        Clock(),
+    config = replace(
+        CONFIG,
+        data=replace(CONFIG.data, clients=clients),
+        fraction=CLIENTS / clients,
     )
+    clock = Clock()
     run(config, folder, callbacks=[clock])
     return float(min(np.diff(clock.times)))
 
@@ -151,8 +151,10 @@ def rows() -> Iterator[Row]:
         early, late = (
             min(processor for _, processor in samples) for samples in (first, last)
         )
-        wall, line = min(wall for wall, _ in last), min(line for _, line in repeats)
-        share, growth = (late + line) / whole, late / early
+        wall = min(wall for wall, _ in last)
+        line = min(line for _, line in repeats)
+        share = (late + line) / whole
+        growth = late / early
         figures = (
             f"processor {1000 * late:.1f} ms saving, {growth:.2f} × round 10, and "
             f"{1000 * line:.1f} ms for the privacy line of "

@@ -20,7 +20,8 @@ from fedaux.models import build
 from fedaux.models.compute import Compute, place
 from fedaux.pretraining.tasks import SimCLR, random_views
 
-BATCH, TEMPERATURE = 128, 0.5
+BATCH = 128
+TEMPERATURE = 0.5
 CASES = [
     (PrototypeSpec.of("resnet8", width=width), precision)
     for width in (16, 64)
@@ -45,10 +46,8 @@ def row(spec: PrototypeSpec, precision: str) -> Row:
     )
     config = PretrainConfig(batch_size=BATCH, temperature=TEMPERATURE)
     model = place(build(spec, images.shape, 10, seed=0), Compute(precision=precision))
-    task, generator = (
-        SimCLR(model.features, model.width, images, config, seed=0),
-        torch.Generator().manual_seed(0),
-    )
+    task = SimCLR(model.features, model.width, images, config, seed=0)
+    generator = torch.Generator().manual_seed(0)
     task.model.train()
     extractor = build(spec, images.shape, 10, seed=0).features
     head = nn.Sequential(

@@ -19,13 +19,15 @@ from pathlib import Path
 
 from benchmarks.measure import Row
 
-LIMIT, REPEATS = 1.0, 5
+LIMIT = 1.0
+REPEATS = 5
 TORCH = "import time, torch; print(time.process_time())"
 
 
 def rows() -> Iterator[Row]:
     for kind in ("prepare", "train"):
-        bare, ours = [], []
+        bare = []
+        ours = []
         for _ in range(REPEATS):
             with tempfile.TemporaryDirectory() as folder:
                 orders = write_site(Path(folder))

@@ -86,11 +86,10 @@ def by_hand(model: nn.Module, x: Tensor) -> tuple[int, Callable[[], object]]:
 
 def rows() -> Iterator[Row]:
     for name, case in CASES.items():
-        model, records = case.model(), case.records(case.examples)
-        weights, (block, arm) = (
-            flatten_state(model),
-            by_hand(model, torch.from_numpy(records.x)),
-        )
+        model = case.model()
+        records = case.records(case.examples)
+        weights = flatten_state(model)
+        (block, arm) = by_hand(model, torch.from_numpy(records.x))
         setting = f"teacher pass, {name}, {case.examples:,} rows / by hand in blocks of {block}"
 
         def ours(

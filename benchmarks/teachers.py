@@ -62,7 +62,8 @@ def settings(model: str, run_on: str) -> Config:
 
 def public_rows(model: str, examples: int) -> Records:
     """So many that 80 % of them are `examples`."""
-    rng, size = np.random.default_rng(0), round(examples / 0.8)
+    rng = np.random.default_rng(0)
+    size = round(examples / 0.8)
     if model == "resnet8":
         return Records(rng.integers(0, 256, (size, 32, 32, 3)).astype(np.uint8))
     return Records(rng.normal(size=(size, 64)).astype(np.float32))
@@ -70,14 +71,14 @@ def public_rows(model: str, examples: int) -> Records:
 
 def with_releases(server: Server, state: RunState) -> RunState:
     """Each client has rows of a few classes, which are public ones here."""
-    label, rng = server.config.prototypes[0].label, np.random.default_rng(1)
-    features, public = server.public.negatives(label).gather(), state.public[label]
+    label = server.config.prototypes[0].label
+    rng = np.random.default_rng(1)
+    features = server.public.negatives(label).gather()
+    public = state.public[label]
     found = {}
     for number, client in enumerate(server.clients):
-        rows, labels = (
-            rng.integers(len(features), size=RECORDS),
-            (number + rng.integers(5, size=RECORDS)) % server.classes,
-        )
+        rows = rng.integers(len(features), size=RECORDS)
+        labels = (number + rng.integers(5, size=RECORDS)) % server.classes
         facts = (
             public,
             features[rows],
@@ -99,7 +100,8 @@ def own_half(
     """As `fedaux.client.teaching` computes it, from features that a client has on its
     disk.
     """
-    label, scorer = server.config.prototypes[0].label, server.scorer
+    label = server.config.prototypes[0].label
+    scorer = server.scorer
     assert isinstance(scorer, PortableScorer)
     logits = teacher_logits(
         server.networks.trained[label], weights, server.public.distill_inputs(label)
@@ -125,11 +127,10 @@ def measure(
     cache: Path,
     show: bool = True,
 ) -> None:
-    rows, names = (
-        public_rows(model, examples),
-        [f"c{number}" for number in range(teachers)],
-    )
-    test, costs = Records(rows.x[:10], np.arange(10) % classes), Costs()
+    rows = public_rows(model, examples)
+    names = [f"c{number}" for number in range(teachers)]
+    test = Records(rows.x[:10], np.arange(10) % classes)
+    costs = Costs()
     server = Server.of(settings(model, run_on), rows, test, classes, names, cache)
     state = initial_state(server)
     embedding = server.restore(state)
@@ -137,10 +138,8 @@ def measure(
     with costs.phase("server"):
         current = Round.start(server, embedding, state, names, Costs())
     for name in names:
-        order, half = (
-            server.orders.train(state, name, current.teacher_weights),
-            dict[str, Any](),
-        )
+        order = server.orders.train(state, name, current.teacher_weights)
+        half = dict[str, Any]()
         if run_on == "clients":
             with costs.phase("client"):
                 half = own_half(server, order, order.weights)

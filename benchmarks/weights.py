@@ -27,12 +27,18 @@ from fedaux.scoring.base import Features, Labels, Reference, Vector
 from fedaux.scoring.embedding import ClassEmbeddingScorer, Gaussian, pool
 from fedaux.scoring.teacher_weights import MIN_WEIGHT, PublicEmbedding
 
-CLASSES, DIM, WIDTH, RECORDS, NEGATIVES, EXAMPLES = 10, 32, 64, 500, 4_000, 20_000
+CLASSES = 10
+DIM = 32
+WIDTH = 64
+RECORDS = 500
+NEGATIVES = 4_000
+EXAMPLES = 20_000
 
 
 def cohort(clients: int) -> tuple[PublicEmbedding, dict[str, Release]]:
     """Clients of a few classes each, with real releases on synthetic features."""
-    rng, scorer = np.random.default_rng(0), ClassEmbeddingScorer(CLASSES, DIM)
+    rng = np.random.default_rng(0)
+    scorer = ClassEmbeddingScorer(CLASSES, DIM)
     centres = rng.normal(size=(CLASSES, WIDTH))
 
     def features(labels: Labels) -> Vector:
@@ -41,13 +47,12 @@ def cohort(clients: int) -> tuple[PublicEmbedding, dict[str, Release]]:
     negatives, distill = (
         features(rng.integers(CLASSES, size=size)) for size in (NEGATIVES, EXAMPLES)
     )
-    public, privacy = (
-        scorer.publish(negatives),
-        PrivacyConfig(epsilon=1.0, unsafe_seed=0),
-    )
+    public = scorer.publish(negatives)
+    privacy = PrivacyConfig(epsilon=1.0, unsafe_seed=0)
     releases = {}
     for number in range(clients):
-        name, mixture = f"client-{number:04}", rng.dirichlet(np.full(CLASSES, 0.3))
+        name = f"client-{number:04}"
+        mixture = rng.dirichlet(np.full(CLASSES, 0.3))
         labels = rng.choice(CLASSES, RECORDS, p=mixture)
         shares = np.ones(RECORDS)
         summary = scorer.summarise(
@@ -69,10 +74,8 @@ def ours(embedding: PublicEmbedding, releases: dict[str, Release]) -> float:
 
 
 def bare(embedding: PublicEmbedding, releases: dict[str, Release]) -> Features:
-    reference, rows = (
-        embedding.reference["p"],
-        embedding.embedded["p"].astype(np.float64),
-    )
+    reference = embedding.reference["p"]
+    rows = embedding.embedded["p"].astype(np.float64)
     pooled = pool(list(releases.values()), CLASSES)
     public = Gaussian(reference.mean, reference.covariance)
 

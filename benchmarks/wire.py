@@ -56,10 +56,8 @@ def sizes(linear: bool, precision: str) -> dict[str, float]:
         server = Server.of(config, images, images, 10, ["a", "b"], Path(cache))
         state = initial_state(server)
         server.restore(state)
-        first, train = (
-            server.orders.prepare(state, "a"),
-            server.orders.train(state, "a"),
-        )
+        first = server.orders.prepare(state, "a")
+        train = server.orders.train(state, "a")
         later = server.orders.train(state.with_clients("a", prepared=True), "a")
     facts = (
         "class-embedding",

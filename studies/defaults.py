@@ -102,7 +102,8 @@ GRID: tuple[dict[str, Any], ...] = (
     },
     {"privacy.embedding_dim": 12, "local.epochs": 20},
 )
-SEEDS, TUNING_SEED = (0, 1, 2), 1000
+SEEDS = (0, 1, 2)
+TUNING_SEED = 1000
 BASE: dict[str, Any] = {
     "rounds": 5,
     "head_only": False,

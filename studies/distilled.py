@@ -23,8 +23,10 @@ from fedaux.runs.runner import run
 from studies.scorers import BASE, REFERENCES, from_command_line, over_splits
 
 # distillation rates: the paper's, and one that linear heads can follow
-PAPER, FAST = 5e-5, 1e-3
-ONE, STANDING = replace(BASE, epsilon=1.0), TeachersConfig(standing=True)
+PAPER = 5e-5
+FAST = 1e-3
+ONE = replace(BASE, epsilon=1.0)
+STANDING = TeachersConfig(standing=True)
 # name: (method, settings, is there noise to draw again)
 ARMS: dict[str, tuple[str, dict[str, object], bool]] = {
     "FedAVG+P": ("fedavg+p", {}, False),

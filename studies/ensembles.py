@@ -45,7 +45,8 @@ class Networks(Setting):
     """
 
     def __init__(self, config: Config, lr: float = 0.0, epochs: int = 0) -> None:
-        self.lr, self.epochs = lr, epochs
+        self.lr = lr
+        self.epochs = epochs
         super().__init__(config)
 
     @cached_property
@@ -70,10 +71,8 @@ class Networks(Setting):
     def scores_alone(self) -> Judged:
         """Each teacher says what its client has most of, whatever it is asked."""
         counts = self.data.counts()
-        known, self.logits = (
-            self.logits,
-            [np.tile(row / row.sum(), (len(self.test), 1)) for row in counts],
-        )
+        known = self.logits
+        self.logits = [np.tile(row / row.sum(), (len(self.test), 1)) for row in counts]
         judged = self.scored(self.config.privacy)
         self.logits = known
         return judged

@@ -46,7 +46,8 @@ ALL: dict[str, Any] = {"prepare": "all"}
 # of the private head: no second moments
 PLAIN: dict[str, Any] = {**ALL, "privacy.scorer": "class-embedding"}
 LESS: dict[str, Any] = {"privacy.epsilon": 0.1}
-PRIVATE, RIDGE = {"head_init": "private-head", **ALL}, {"head_init": "ridge", **ALL}
+PRIVATE = {"head_init": "private-head", **ALL}
+RIDGE = {"head_init": "ridge", **ALL}
 AUX: dict[str, Any] = {"own": OF_FEDAUX}
 ARMS: dict[str, Arm] = {  # what decides most comes first
     "private head, ε = 1": Arm("private-head", PLAIN, DIMENSIONS),

@@ -29,7 +29,8 @@ from studies import sources
 from studies.tuned import Arm, Design, main
 
 ENCODER, TRAINED = "efficientnet-lite0", 2  # the last parts of its backbone
-MAP, BATCH = (192, 4, 4), 64
+MAP = (192, 4, 4)
+BATCH = 64
 
 
 def cifar10(limit: int = 10_000, test_limit: int = 2000) -> Corpus:
@@ -50,7 +51,8 @@ def maps(name: str, images: NDArray[Any]) -> NDArray[np.float32]:
     """What enters the last block, (N, 192·4·4); computed once."""
     path = cache_folder() / f"maps-{name}-{len(images)}.npy"
     if not path.is_file():
-        encoder, records = _encoder(), Records(images)
+        encoder = _encoder()
+        records = Records(images)
         encoder.restore()
         body = encoder.backbone[:-TRAINED].to(memory_format=torch.channels_last)
         rows = [
@@ -75,7 +77,8 @@ def _encoder() -> Any:
 class LastBlock(nn.Module):
     """(B, 192·4·4) → (B, 1280)."""
 
-    width, published_weights = 1280, ENCODER
+    width = 1280
+    published_weights = ENCODER
 
     def __init__(self) -> None:
         super().__init__()

@@ -48,7 +48,8 @@ ALL: dict[str, Any] = {"prepare": "all"}
 STANDING = {
     "teachers.standing": True
 }  # as heads preferred it: two fifths of the clients are asked, and have few classes
-PRIVATE, RIDGE = {"head_init": "private-head", **ALL}, {"head_init": "ridge", **ALL}
+PRIVATE = {"head_init": "private-head", **ALL}
+RIDGE = {"head_init": "ridge", **ALL}
 ARMS: dict[str, Arm] = {  # what decides most comes first
     "ridge": Arm("ridge+p", ALL),
     "discriminant": Arm("discriminant+p", ALL),

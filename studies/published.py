@@ -40,8 +40,12 @@ from fedaux.scoring.features import FeatureCache, extractor_hash
 from studies.sources import cifar10, tinyimagenet
 
 SPEC = PrototypeSpec("efficientnet-lite0")
-PRIVATE, PUBLIC_STEP, TESTED = 18_000, 4, 4_000
-CLIENTS, ALPHA, CLASSES = 20, 0.01, 10
+PRIVATE = 18_000
+PUBLIC_STEP = 4
+TESTED = 4_000
+CLIENTS = 20
+ALPHA = 0.01
+CLASSES = 10
 DRAWS = 5
 # to which similarities are clipped
 RANGES = ((0.5, 0.55), (0.5, 0.6), (0.5, 0.7), (0.4, 0.7), (0.55, 0.65))
@@ -117,12 +121,15 @@ def prototypes(
     its best setting.
     """
     vectors = np.linalg.eigh(np.cov(public, rowvar=False))[1]
-    near, test, choice = unit(x), unit(x_test), unit(public)
+    near = unit(x)
+    test = unit(x_test)
+    choice = unit(public)
     mapped = {
         k: (unit(x @ vectors[:, -k:]), unit(x_test @ vectors[:, -k:]))
         for k in DIMENSIONS
     }
-    rng, rows = numpy_stream(0, "prototypes"), []
+    rng = numpy_stream(0, "prototypes")
+    rows = []
 
     def right(scores: Rows) -> float:
         return float(np.mean(scores.argmax(axis=1) == y_test))
@@ -189,7 +196,8 @@ def unit(rows: Rows) -> Rows:
 
 
 def main() -> None:
-    corpus, aux = cifar10(), tinyimagenet().train
+    corpus = cifar10()
+    aux = tinyimagenet().train
     assert corpus.test is not None
     parts = (
         corpus.train.take(np.arange(PRIVATE)),
@@ -199,7 +207,8 @@ def main() -> None:
     raw = [features(Records(part.gather())) for part in parts]
     public = standardisation(raw[2])
     x, x_test, seen = ((rows - public["mean"]) / public["deviation"] for rows in raw)
-    y, y_test = parts[0].labels, parts[1].labels
+    y = parts[0].labels
+    y_test = parts[1].labels
     print(heads(x, y, x_test, y_test))
     print(prototypes(x, y, x_test[:TESTED], y_test[:TESTED], seen))
 

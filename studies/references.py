@@ -52,7 +52,8 @@ class Nonprivate(LogisticScorer):
         size: int,
         shares: Shares,
     ) -> Summary:
-        own, negatives = self.embed(public, features), clip_rows(public["negatives"])
+        own = self.embed(public, features)
+        negatives = clip_rows(public["negatives"])
         return _bare(
             solve(own, shares, negatives, self.ridge, len(own) + len(negatives)), size
         )
@@ -94,10 +95,8 @@ class Literal(LogisticScorer):
         size: int,
         shares: Shares,
     ) -> Summary:
-        own, negatives = (
-            np.asarray(features, np.float64),
-            np.asarray(public["negatives"], np.float64),
-        )
+        own = np.asarray(features, np.float64)
+        negatives = np.asarray(public["negatives"], np.float64)
         rows = np.concatenate([own, negatives])
         rows = rows / np.linalg.norm(rows, axis=1).max()
         labels = np.concatenate([np.ones(len(own)), -np.ones(len(negatives))])

@@ -81,7 +81,8 @@ class Setting:
     """
 
     def __init__(self, config: Config) -> None:
-        self.config, self.data = config, open_data(config)
+        self.config = config
+        self.data = open_data(config)
         self.server = prepared_server(config, self.data)
         spec = config.prototypes[0]
         model = self.server.networks.whole[spec.label]
@@ -91,7 +92,8 @@ class Setting:
             flatten_state(model.features),
             FeatureCache(cache_folder(), private=True),
         )
-        self.test, aux = h0.features(self.data.test), h0.features(self.data.aux)
+        self.test = h0.features(self.data.test)
+        aux = h0.features(self.data.aux)
         self.negatives = aux.take(self.server.public.split.negatives)
         whole = h0.features(self.data.private)
         self.own = [whole.take(part) for part in self.data.parts]

@@ -29,7 +29,8 @@ from fedaux.privacy.secure_sum import (
     unmasked_sum,
 )
 
-SITES, LENGTHS = (3, 10, 100, 300), (100_000, 5_000_000)
+SITES = (3, 10, 100, 300)
+LENGTHS = (100_000, 5_000_000)
 RESULTS = Path(__file__).parent / "results" / "secure-sum-costs.json"
 
 

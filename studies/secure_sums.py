@@ -73,7 +73,8 @@ SURVIVORS = {
     "regions of 100 sites": (79, 100),
 }
 CLIENTS = {20: 0.01, 80: 0.01, 10_000: 0.1}  # Dirichlet's α by number of clients
-SPLITS, DRAWS = 3, 3
+SPLITS = 3
+DRAWS = 3
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
@@ -94,7 +95,8 @@ class Setting:
     @classmethod
     def of(cls, config: Config) -> Setting:
         data = open_data(config)
-        server, spec = prepared_server(config, data), config.prototypes[0]
+        server = prepared_server(config, data)
+        spec = config.prototypes[0]
         module = server.networks.whole[spec.label].features
         h0 = H0(spec, module, flatten_state(module), FeatureCache(cache_folder()))
         negatives = h0.features(data.aux).take(server.public.split.negatives).gather()
@@ -157,7 +159,8 @@ class Setting:
         scorer, public, _ = self.published(privacy)
         total = np.zeros(scorer.size(public), np.int64)
         for part in self.parts(20, 0):
-            rows, labels = self.private[part], self.labels[part]
+            rows = self.private[part]
+            labels = self.labels[part]
             total += scorer.summarise(
                 public, rows, labels, "replace-one", len(part), np.ones(len(part))
             ).values
@@ -179,21 +182,18 @@ class Setting:
         scorer, public, reference = self.published(
             replace(privacy, unsafe_seed=-1), clients
         )
-        rows, parts = embed(public, self.private), self.parts(clients, split)
-        k, rng = (
-            rows.shape[1],
-            np.random.default_rng([privacy.unsafe_seed, clients, split]),
-        )
+        rows = embed(public, self.private)
+        parts = self.parts(clients, split)
+        k = rows.shape[1]
+        rng = np.random.default_rng([privacy.unsafe_seed, clients, split])
         budget = (
             privacy.epsilon,
             privacy.delta,
             privacy.calibration,
             privacy.adjacency,
         )
-        noise, moments = (
-            release_multiplier(*budget, scorer.size(public)),
-            isinstance(scorer, ClassMomentsScorer),
-        )
+        noise = release_multiplier(*budget, scorer.size(public))
+        moments = isinstance(scorer, ClassMomentsScorer)
         a, b, m = public["split"].astype(np.float64) if moments else (1.0, 1.0, 1.0)
         noise *= (
             sensitivity(np.array([a, b, m]), privacy.adjacency)
@@ -202,14 +202,16 @@ class Setting:
         )
         released = []
         for part in parts:
-            sums, labels = np.zeros((self.classes, k)), self.labels[part]
+            sums = np.zeros((self.classes, k))
+            labels = self.labels[part]
             np.add.at(sums, labels, rows[part])
             counts = np.bincount(labels, minlength=self.classes) + rng.normal(
                 0, noise / b, self.classes
             )
             sums += rng.normal(0, noise / a, sums.shape)
             released.append(ClassValues(sums, counts, noise / a, noise / b, len(part)))
-        pooled, size = pool_classes(released), len(self.private)
+        pooled = pool_classes(released)
+        size = len(self.private)
         if not moments or not m:
             return self.judged(pooled.head(public, reference))
         deviation = noise / m * math.sqrt(len(parts))

@@ -34,7 +34,8 @@ from fedaux.scoring.class_moments import (
 from fedaux.scoring.embedding import embed, spectrum
 from studies.secure_sums import Setting
 
-EPSILONS, DRAWS = (0.1, 0.3, 1.0, 3.0), 5
+EPSILONS = (0.1, 0.3, 1.0, 3.0)
+DRAWS = 5
 TEMPERATURES = np.logspace(-1, 1, 41)
 CONFIGS = {
     "digits": lambda: DEMO,
@@ -59,7 +60,8 @@ def losses(judged: Sequence[Judged]) -> NDArray[np.float64]:
 
 
 def study(name: str) -> list[list[str]]:
-    setting, rows = Setting.of(CONFIGS[name]()), []
+    setting = Setting.of(CONFIGS[name]())
+    rows = []
     records = len(setting.private)
     for epsilon in EPSILONS:
         privacy = PrivacyConfig(
@@ -77,7 +79,9 @@ def study(name: str) -> list[list[str]]:
             embed(public, public_rows), groups, setting.classes, scorer.facts
         )
         a, b, m = public["split"].astype(np.float64).tolist()
-        held, pseudo, real = ~trial.learn, list[Judged](), list[Judged]()
+        held = ~trial.learn
+        pseudo = list[Judged]()
+        real = list[Judged]()
         for draw in range(DRAWS):
             weights, bias = trial.head(
                 (a, b, m), np.random.default_rng(draw), tempered=True
@@ -93,8 +97,10 @@ def study(name: str) -> list[list[str]]:
                     setting.test_labels,
                 )
             )
-        chosen, found = int(losses(pseudo).argmin()), losses(real)
-        own, best = len(TEMPERATURES) // 2, int(found.argmin())
+        chosen = int(losses(pseudo).argmin())
+        found = losses(real)
+        own = len(TEMPERATURES) // 2
+        best = int(found.argmin())
         cells = [
             f"{found[own]:.3f}",
             *(f"{found[at]:.3f} ({TEMPERATURES[at]:.2f})" for at in (chosen, best)),

@@ -63,10 +63,8 @@ def curve(
     A loop of its own: `train_local` would start Adam anew in every round, and ends with
     an epoch.
     """
-    rng, descent = (
-        numpy_stream(seed, "without drift"),
-        trial.optimizer.make(list(model.parameters())),
-    )
+    rng = numpy_stream(seed, "without drift")
+    descent = trial.optimizer.make(list(model.parameters()))
     labels = torch.from_numpy(np.ascontiguousarray(records.labels))
     for _ in range(SHOWN[-1]):
         model.eval()
