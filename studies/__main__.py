@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from fedaux.cli.common import (
     Json,
-    Settings,
+    Overrides,
     Threads,
     console_for,
     examples,
@@ -67,7 +67,7 @@ def study(
     out: Out = None,
     jobs: Jobs = 1,
     seeds: Seeds = None,
-    set_: Settings = None,
+    set_: Overrides = None,
     tuned: Tuned = None,
     preset: PresetNames = None,
     threads: Threads = 1,

@@ -30,7 +30,7 @@ from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
 from fedaux.report.tables import markdown
 from fedaux.runs.runner import run
-from fedaux.sweeps.grid import describe
+from fedaux.sweeps.grid import describe_settings
 from fedaux.sweeps.tuning import Tuning, run_tuning
 
 RESULTS = Path(__file__).parent / "results"
@@ -164,7 +164,12 @@ class Study:
             tried=len(tuning.trials[arm.method]),
             seconds=time.process_time() - started,
         )
-        print(key, f"{best.scores[rounds]:.3f}", describe(best.settings), flush=True)
+        print(
+            key,
+            f"{best.scores[rounds]:.3f}",
+            describe_settings(best.settings),
+            flush=True,
+        )
 
     def test(self, case: str, name: str, split: int, rounds: int) -> None:
         """One cell: the curve, bytes until each round and processor time of a run on
@@ -245,7 +250,7 @@ def _winners(results: Mapping[str, Any], case: str, arms: Sequence[str]) -> str:
     for name in arms:
         winner = results["tuned"].get(f"{case}|{name}")
         if winner is not None:
-            settings = describe(winner["settings"])
+            settings = describe_settings(winner["settings"])
             validation = f"(validation {winner['validation']:.3f})"
             lines += f"- {name}: {settings} {validation}\n"
     return lines

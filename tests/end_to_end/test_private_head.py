@@ -10,7 +10,7 @@ from rich.console import Console
 
 import fedaux
 from fedaux import run
-from fedaux.cli.run import show
+from fedaux.cli.run import show_run
 from fedaux.config.presets import DEMO
 from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
@@ -95,5 +95,5 @@ def test_as_a_method_it_is_one_exchange_and_says_which_classes_it_does_not_know(
     assert read_card(folder)["metrics"]["unknown_classes"] == drowned.unknown_classes
     report = write_run_report(drowned.folder).read_text(encoding="utf-8")
     assert f"The head knows nothing of {drowned.unknown_classes[0]}" in report
-    show(drowned, Console(), as_json=False)
+    show_run(drowned, Console(), as_json=False)
     assert "The head knows nothing of" in capsys.readouterr().out

@@ -22,7 +22,7 @@ from fedaux.core.results import RoundResult
 from fedaux.server.run_state import HISTORY, STATE_FILE, RunState
 from fedaux.sweeps.engine import SweepError, read_sweep, run_sweep
 from fedaux.sweeps.grid import Sweep
-from fedaux.sweeps.workers import Task, run_tasks
+from fedaux.sweeps.workers import PoolTask, run_tasks
 from helpers.commands import fedaux, paragraph, studies
 from helpers.harness import Patience
 from helpers.tiny import TINY, TINY_TOML
@@ -387,8 +387,8 @@ def test_tasks_that_need_one_that_failed_fail_with_it_and_may_be_the_last() -> N
     """No worker is busy any more when they are found to lack it: the pool must not wait
     for a message from nobody.
     """
-    tasks = [Task("first", _fails), Task("second", _fine, frozenset({"first"}))]
-    tasks.append(Task("third", _fine, frozenset({"second"})))
+    tasks = [PoolTask("first", _fails), PoolTask("second", _fine, frozenset({"first"}))]
+    tasks.append(PoolTask("third", _fine, frozenset({"second"})))
     ended = {
         task.name: error and error.text
         for task, error in run_tasks(tasks, 2, 1, lambda *_: None)

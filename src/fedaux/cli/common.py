@@ -28,7 +28,7 @@ Threads = Annotated[
         help="Threads for PyTorch; 1 is fastest for small models and exactly repeatable.",
     ),
 ]
-Settings = Annotated[
+Overrides = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Override one setting: --set local.lr=0.01"

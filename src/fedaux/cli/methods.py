@@ -8,8 +8,8 @@ from fedaux.cli.common import Json, console_for, examples, print_json
 
 app = typer.Typer()
 
-NARROW = 100  # columns of a terminal
-HEADER = ("method", "what leaves a client", "protected", "needs", "take it for")
+NARROW_TERMINAL = 100  # columns of a terminal
+METHOD_COLUMNS = ("method", "what leaves a client", "protected", "needs", "take it for")
 NOTE = (
     "Every name takes +p as well (scaffold+p): it then starts from an extractor "
     "pre-trained on public data. private-head, fedaux and fedaux-scaffold always do. "
@@ -35,12 +35,14 @@ def methods(as_json: Json = False) -> None:
         for method in descriptions
     ]
     console = console_for(as_json)
-    table = results_table("", HEADER, rows, text_columns=range(len(HEADER)))
+    table = results_table(
+        "", METHOD_COLUMNS, rows, text_columns=range(len(METHOD_COLUMNS))
+    )
     name, leaves, protected, needs, _ = table.columns
     # Names are there to be copied, and the last column has the longest words:
     # on a narrow terminal the others give way.
     name.no_wrap = True
-    if console.width < NARROW:
+    if console.width < NARROW_TERMINAL:
         leaves.max_width = 13
         protected.max_width = 11
         needs.max_width = 11

@@ -19,7 +19,7 @@ from fedaux.cli.common import Json, console_for, examples, print_json
 if TYPE_CHECKING:
     from fedaux.export.model import Model
 
-SHOWN = 20  # predictions that the terminal shows
+PREDICTIONS_SHOWN = 20  # predictions that the terminal shows
 RECALLS = ("class", "records", "recall, %", "95 % interval")
 Resize = Annotated[
     bool, typer.Option("--resize", help="Crop and shrink images of another size.")
@@ -156,14 +156,14 @@ def predict(
     console = console_for(as_json)
     _print_skipped(console, reader.skipped)
     title = f"{len(predictions)} records"
-    if len(predictions) > SHOWN:
-        title += f", the first {SHOWN}"
-    rows = [_row(prediction) for prediction in predictions[:SHOWN]]
+    if len(predictions) > PREDICTIONS_SHOWN:
+        title += f", the first {PREDICTIONS_SHOWN}"
+    rows = [_row(prediction) for prediction in predictions[:PREDICTIONS_SHOWN]]
     header = ("input", "class", "probability", "or else")
     console.print(results_table(title, header, rows))
     if out is not None:
         console.print(f"All predictions are in {escape(str(out))}.", soft_wrap=True)
-    elif len(predictions) > SHOWN:
+    elif len(predictions) > PREDICTIONS_SHOWN:
         console.print("--out predictions.csv writes all of them.")
 
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from fedaux.cli.common import (
     Json,
-    Settings,
+    Overrides,
     Threads,
     Track,
     console_for,
@@ -77,7 +77,7 @@ def run(
             help="Folder of the run; default runs/NAME-METHOD-seedN, with -2, -3, … after it if that is another run's."
         ),
     ] = None,
-    set_: Settings = None,
+    set_: Overrides = None,
     track: Track = None,
     regions: Annotated[
         int,
@@ -160,7 +160,7 @@ def prepare(
         Path | None,
         typer.Option(help="Where extractors are kept; default $FEDAUX_CACHE."),
     ] = None,
-    set_: Settings = None,
+    set_: Overrides = None,
     probe: Annotated[
         bool,
         typer.Option(
@@ -282,7 +282,7 @@ def _run(
     console = console_for(as_json)
     with Live(console, hint=partial(how_to_continue, folder)) as live:
         result = experiment(on_progress=live.on_progress, callbacks=callbacks)
-    show(result, console, as_json, full)
+    show_run(result, console, as_json, full)
 
 
 def _beside(last: RoundResult) -> str:
@@ -297,7 +297,7 @@ def _beside(last: RoundResult) -> str:
     return "  " + ", ".join(figures)
 
 
-def show(
+def show_run(
     result: FinishedRun, console: Console, as_json: bool, full: bool = False
 ) -> None:
     """The result in a paragraph or as JSON, after writing the report."""

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from fedaux.cli.common import (
     Json,
-    Settings,
+    Overrides,
     Threads,
     console_for,
     examples,
@@ -144,7 +144,7 @@ def compare(
     ] = 3,
     out: Out = None,
     jobs: Jobs = 1,
-    set_: Settings = None,
+    set_: Overrides = None,
     tuned: Tuned = None,
     preset: PresetNames = None,
     threads: Threads = 1,
@@ -184,7 +184,7 @@ def sweep(
     out: Out = None,
     jobs: Jobs = 1,
     seeds: Seeds = None,
-    set_: Settings = None,
+    set_: Overrides = None,
     tuned: Tuned = None,
     preset: PresetNames = None,
     threads: Threads = 1,
@@ -297,13 +297,13 @@ def run_and_show(
             values["more"] = more
         print_json(values)
     else:
-        show(result, console, title)
+        show_sweep(result, console, title)
         if more:
             console.print(more, soft_wrap=True, markup=False)
     result.raise_failures()
 
 
-def show(result: SweepResult, console: Console, title: str) -> None:
+def show_sweep(result: SweepResult, console: Console, title: str) -> None:
     """The table, rows by columns where two settings vary; what was revealed under
     noise; where everything is.
     """

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from fedaux.cli.common import (
     Json,
-    Settings,
+    Overrides,
     Threads,
     console_for,
     examples,
@@ -56,7 +56,7 @@ def tune(
         typer.Option(help="Folder for runs and winners; default runs/NAME-tune."),
     ] = None,
     jobs: Jobs = 1,
-    set_: Settings = None,
+    set_: Overrides = None,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
@@ -65,7 +65,12 @@ def tune(
     """
     with loading(console_for(as_json)):
         from fedaux.sweeps.grid import WINNERS
-        from fedaux.sweeps.tuning import HEADER, Tuning, run_tuning, write_tuning
+        from fedaux.sweeps.tuning import (
+            TUNING_COLUMNS,
+            Tuning,
+            run_tuning,
+            write_tuning,
+        )
     from fedaux.report.live import Live
     from fedaux.report.terminal import results_table
 
@@ -90,7 +95,7 @@ def tune(
     # The settings are too long for a column.
     rows = tuning.rows()
     narrow = [row[:-1] for row in rows]
-    console.print(results_table(tuning.caption, HEADER[:-1], narrow))
+    console.print(results_table(tuning.caption, TUNING_COLUMNS[:-1], narrow))
     for method, *_, settings in rows:
         console.print(
             f"[bold]{escape(method)}[/bold]: {escape(settings)}", soft_wrap=True

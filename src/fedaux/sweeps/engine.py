@@ -46,8 +46,8 @@ from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import pretrain, run
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import STATE_FILE, StateError
-from fedaux.sweeps.grid import SYMBOLS, Arm, Run, Sweep, describe
-from fedaux.sweeps.workers import Task, TaskError, run_tasks
+from fedaux.sweeps.grid import SYMBOLS, Arm, PlannedRun, Sweep, describe_settings
+from fedaux.sweeps.workers import PoolTask, TaskError, run_tasks
 
 PAIRED = "Against the best arm on the same problem, paired by seed; p by Student's t, corrected by Holm:"
 
@@ -64,7 +64,7 @@ class SweepError(FedauxError):
 
 @dataclass(frozen=True)
 class FailedRun:
-    run: Run
+    run: PlannedRun
     error: TaskError
 
 
@@ -154,7 +154,7 @@ class SweepResult:
         for method in dict.fromkeys(arm.config.method for arm in self.sweep.arms):
             settings = self.sweep.chosen.of(method)
             if settings:
-                pairs.append((find_method(method).label, describe(settings)))
+                pairs.append((find_method(method).label, describe_settings(settings)))
         return pairs
 
     @property
@@ -369,16 +369,16 @@ def run_sweep(
 
 
 def execute(
-    runs: Sequence[Run],
+    runs: Sequence[PlannedRun],
     jobs: int,
     threads: int,
     on_progress: OnProgress,
     cache: Path | None = None,
-) -> Iterator[tuple[Run, TaskError | None]]:
+) -> Iterator[tuple[PlannedRun, TaskError | None]]:
     """Yield each run as it ends, with its error if it failed."""
     by_folder = {str(run.folder): run for run in runs}
 
-    def on_task_progress(task: Task, event: ProgressEvent) -> None:
+    def on_task_progress(task: PoolTask, event: ProgressEvent) -> None:
         label = task.name
         if task.name in by_folder:
             label = by_folder[task.name].label
@@ -428,7 +428,7 @@ def _arm_result(arm: Arm, results: Sequence[FinishedRun]) -> ArmResult:
     )
 
 
-def finished(run: Run) -> FinishedRun | None:
+def finished(run: PlannedRun) -> FinishedRun | None:
     """Return a run's result; None if it has yet to be run, which will also report what
     is wrong with its folder.
     """
@@ -441,11 +441,13 @@ def finished(run: Run) -> FinishedRun | None:
     return FinishedRun(state, run.folder)
 
 
-def _tasks(runs: Sequence[Run], cache: Path | None, shared: bool) -> list[Task]:
+def _tasks(
+    runs: Sequence[PlannedRun], cache: Path | None, shared: bool
+) -> list[PoolTask]:
     """One for each run. Those `shared` among processes wait for their extractors, so
     that no two train the same.
     """
-    extractors: dict[Hashable, Task] = {}
+    extractors: dict[Hashable, PoolTask] = {}
     tasks = []
     for planned in runs:
         needs = set()
@@ -454,16 +456,16 @@ def _tasks(runs: Sequence[Run], cache: Path | None, shared: bool) -> list[Task]:
             key = _extractor_key(config)
             if key not in extractors:
                 name = f"extractor {len(extractors) + 1}"
-                extractors[key] = Task(name, partial(pretrain, config, cache=cache))
+                extractors[key] = PoolTask(name, partial(pretrain, config, cache=cache))
             needs.add(extractors[key].name)
         call = partial(
             run, planned.config, planned.folder, cache=cache, until=planned.until
         )
-        tasks.append(Task(str(planned.folder), call, frozenset(needs)))
+        tasks.append(PoolTask(str(planned.folder), call, frozenset(needs)))
     return [*extractors.values(), *tasks]
 
 
-def _to_pretrain(run: Run) -> tuple[PrototypeSpec, ...]:
+def _to_pretrain(run: PlannedRun) -> tuple[PrototypeSpec, ...]:
     """Return the prototypes whose extractors a run needs; one that has begun has
     them.
     """
@@ -494,7 +496,7 @@ def _extractor_key(config: Config) -> Hashable:
     return aux, config.pretrain, config.prototypes, held_out
 
 
-def _with_details(run: Run, error: TaskError) -> TaskError:
+def _with_details(run: PlannedRun, error: TaskError) -> TaskError:
     """An unexpected error leaves its traceback beside the run."""
     if error.code is not Exit.BUG:
         return error

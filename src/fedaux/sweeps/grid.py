@@ -23,7 +23,7 @@ from fedaux.config.presets import PRESETS
 from fedaux.config.schema import Config, flatten, read_table
 from fedaux.core.errors import unknown_name
 
-Settings = dict[str, Any]  # dotted keys, as in --set
+DottedSettings = dict[str, Any]  # dotted keys, as in --set
 SYMBOLS = {
     "data.alpha": "α",
     "privacy.epsilon": "ε",
@@ -179,7 +179,7 @@ AS_CONFIGURED = MethodSettings()
 class Arm:
     """One combination of values, with a name for folders and labels for readers."""
 
-    settings: Settings
+    settings: DottedSettings
     config: Config
     name: str
     labels: dict[str, str]  # of each setting, for readers: FedAUX, α = 0.01
@@ -201,7 +201,7 @@ def value_label(key: str, value: Any) -> str:
 
 
 def make_arm(
-    base: Config, settings: Settings, chosen: MethodSettings = AS_CONFIGURED
+    base: Config, settings: DottedSettings, chosen: MethodSettings = AS_CONFIGURED
 ) -> Arm:
     """Make an arm of the base config with these settings. Method options apply to the
     config's own method only.
@@ -262,7 +262,7 @@ def ignores(config: Config, key: str) -> bool:
     return key == "local.mu" and not method.proximal
 
 
-def make_name(settings: Settings) -> str:
+def make_name(settings: DottedSettings) -> str:
     """Make the name of an arm's folder from its settings, as far as file systems
     allow.
     """
@@ -284,7 +284,7 @@ def with_unique_names(arms: Sequence[Arm]) -> Iterator[Arm]:
             yield replace(arm, name=f"{arm.name}-{arm.config.hash[:8]}")
 
 
-def describe(settings: Mapping[str, Any]) -> str:
+def describe_settings(settings: Mapping[str, Any]) -> str:
     """Format settings for readers: local.lr = 0.1, local.epochs = 5."""
     pairs = [f"{key} = {format_value(value)}" for key, value in settings.items()]
     return ", ".join(pairs) or "as in the config"
@@ -316,7 +316,7 @@ def _format_table(table: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """One arm with one seed, in a folder of its own."""
 
     arm: Arm
@@ -472,11 +472,11 @@ class Sweep:
         base = Config.from_dict(tables, of_base)
         return cls.of(base, lists, seeds, chosen, **metadata)
 
-    def runs(self, folder: Path) -> list[Run]:
+    def runs(self, folder: Path) -> list[PlannedRun]:
         """List all runs, by arm and then by seed, in folders below `folder`."""
         return [run for arm in self.arms for run in self.runs_of(arm, folder)]
 
-    def runs_of(self, arm: Arm, folder: Path) -> list[Run]:
+    def runs_of(self, arm: Arm, folder: Path) -> list[PlannedRun]:
         return seeded_runs(arm, self.base.seed, self.seeds, folder)
 
 
@@ -486,14 +486,16 @@ def _is_of_sweep(override: str) -> bool:
 
 def seeded_runs(
     arm: Arm, first: int, count: int, folder: Path, until: int | None = None
-) -> list[Run]:
+) -> list[PlannedRun]:
     """List the runs of an arm with `count` seeds from `first` on, each in a folder of
     its own.
     """
     runs = []
     for seed in range(first, first + count):
         config = replace(arm.config, seed=seed)
-        runs.append(Run(arm, config, folder / "runs" / f"{arm.name}-seed{seed}", until))
+        runs.append(
+            PlannedRun(arm, config, folder / "runs" / f"{arm.name}-seed{seed}", until)
+        )
     return runs
 
 

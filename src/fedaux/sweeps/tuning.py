@@ -31,9 +31,9 @@ from fedaux.sweeps.grid import (
     METADATA,
     WINNERS,
     Arm,
-    Run,
-    Settings,
-    describe,
+    DottedSettings,
+    PlannedRun,
+    describe_settings,
     seeded_runs,
 )
 from fedaux.sweeps.tuning_grid import (
@@ -44,16 +44,16 @@ from fedaux.sweeps.tuning_grid import (
     axes,
     read_grid,
     replaced,
-    sample,
+    sample_arms,
 )
 
 # above the config's own: a comparison never uses a split that was used for tuning
 FIRST_SEED = 1000
 KEEP = 2  # one setting in this many survives a rung
 # how a run ends whose setting makes training diverge
-LOST = (Exit.DIVERGED, Exit.CLIENTS)
-UNIT = "rounds of tuning"
-HEADER = (
+DIVERGED = (Exit.DIVERGED, Exit.CLIENTS)
+TUNING_UNIT = "rounds of tuning"
+TUNING_COLUMNS = (
     "method",
     "validation accuracy",
     "as in the config",
@@ -97,7 +97,7 @@ class Trial:
     scores: dict[int, float] = field(default_factory=dict)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> DottedSettings:
         return {
             key: value for key, value in self.arm.settings.items() if key != "method"
         }
@@ -175,7 +175,7 @@ class Tuning:
         trials = {}
         for name in methods:
             grids[name] = axes(base, name, grid)
-            arms = sample(tuned, name, grids[name], budget, base.seed)
+            arms = sample_arms(tuned, name, grids[name], budget, base.seed)
             trials[name] = _trials(arms)
         return cls(base, budget, seeds, validation_fraction, grids, trials)
 
@@ -212,7 +212,7 @@ class Tuning:
     def rungs(self) -> tuple[Rung, ...]:
         return rungs(self.budget, self.base.rounds)
 
-    def runs(self, trial: Trial, until: int, folder: Path) -> list[Run]:
+    def runs(self, trial: Trial, until: int, folder: Path) -> list[PlannedRun]:
         return seeded_runs(
             trial.arm, self.base.seed + FIRST_SEED, self.seeds, folder, until
         )
@@ -248,7 +248,7 @@ class Tuning:
         )
 
     def rows(self) -> list[tuple[str, ...]]:
-        """One row per method, as `HEADER` says: its winner, how far the config's own
+        """One row per method, as `TUNING_COLUMNS` says: its winner, how far the config's own
         setting got, the cost.
         """
         return [self._row(name, trials) for name, trials in self.trials.items()]
@@ -259,7 +259,7 @@ class Tuning:
         for trial in trials:
             if trial.number == 0:
                 as_configured = self._score(trial)
-        settings = describe(winner.settings)
+        settings = describe_settings(winner.settings)
         for key in at_edge(self.grids[name], winner.settings):
             settings += f"; {key} is at the edge of its list: widen it"
         return (
@@ -380,7 +380,7 @@ def run_tuning(
     before = 0
     for rung in tuning.rungs:
         alive = {name: best(tried, rung.settings) for name, tried in alive.items()}
-        runs_of_trials: list[tuple[Trial, list[Run]]] = []
+        runs_of_trials: list[tuple[Trial, list[PlannedRun]]] = []
         for trial in itertools.chain.from_iterable(alive.values()):
             runs = tuning.runs(trial, rung.rounds, folder)
             runs_of_trials.append((trial, runs))
@@ -388,7 +388,7 @@ def run_tuning(
         accuracy = _accuracies(all_runs, rung.rounds)
         cost = rung.rounds - before
         done += len(accuracy) * cost
-        on_progress(SweepProgress(done, total, unit=UNIT))
+        on_progress(SweepProgress(done, total, unit=TUNING_UNIT))
         missing = [run for run in all_runs if run.folder not in accuracy]
         failures: list[FailedRun] = []
         for run, error in execute(missing, jobs, threads, on_progress, cache=cache):
@@ -397,11 +397,11 @@ def run_tuning(
             if error is None:
                 accuracy |= _accuracies([run], rung.rounds)
                 shown = accuracy[run.folder]
-            elif error.code in LOST:
+            elif error.code in DIVERGED:
                 accuracy[run.folder] = 0.0
             else:
                 failures.append(FailedRun(run, error))
-            on_progress(SweepProgress(done, total, run.label, shown, UNIT))
+            on_progress(SweepProgress(done, total, run.label, shown, TUNING_UNIT))
         raise_failures(failures, len(all_runs), folder)
         for trial, runs in runs_of_trials:
             over_seeds = [accuracy[run.folder] for run in runs]
@@ -410,7 +410,7 @@ def run_tuning(
     return tuning
 
 
-def _accuracies(runs: Sequence[Run], round_: int) -> dict[Path, float]:
+def _accuracies(runs: Sequence[PlannedRun], round_: int) -> dict[Path, float]:
     """Return the accuracy after a round of the runs that got so far, by folder."""
     accuracies = {}
     for run in runs:
@@ -431,13 +431,13 @@ def write_tuning(tuning: Tuning, folder: Path) -> Tuning:
     for name, trials in tuning.trials.items():
         for trial in trials:
             scores = [trial.scores.get(stop) for stop in stops]
-            settings = describe(trial.settings)
+            settings = describe_settings(trial.settings)
             lines.append([name, trial.number, *scores, settings, trial.arm.name])
     files = {
         WINNERS: json.dumps(tuning.winners(), indent=1, ensure_ascii=False),
         "tune.json": json.dumps(tuning.to_dict(), indent=1, ensure_ascii=False),
         "trials.csv": to_csv(lines),
-        "table.md": f"{tuning.caption}\n\n{markdown(tuning.rows(), HEADER)}",
+        "table.md": f"{tuning.caption}\n\n{markdown(tuning.rows(), TUNING_COLUMNS)}",
     }
     for name, content in files.items():
         write_atomically(folder / name, content.encode())

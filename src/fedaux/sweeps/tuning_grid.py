@@ -16,7 +16,7 @@ from fedaux.config.parsing import ConfigError, dotted
 from fedaux.config.schema import Config
 from fedaux.core.rng import numpy_stream
 from fedaux.models.registry import option_default
-from fedaux.sweeps.grid import Arm, Settings, check_axis, make_arm
+from fedaux.sweeps.grid import Arm, DottedSettings, check_axis, make_arm
 
 # of a setting; or a table of several settings that only make sense together
 Value = Any
@@ -25,12 +25,12 @@ Lists = Mapping[str, tuple[Value, ...]]
 
 SGD_RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 ADAM_RATES = (3e-4, 1e-3, 3e-3)
-OPTIMIZERS = (
+OPTIMIZER_VALUES = (
     *({"optimizer": "sgd", "lr": rate} for rate in SGD_RATES),
     *({"optimizer": "adam", "lr": rate} for rate in ADAM_RATES),
 )
-GRID: dict[str, tuple[Value, ...]] = {
-    "local": OPTIMIZERS,
+TUNING_GRID: dict[str, tuple[Value, ...]] = {
+    "local": OPTIMIZER_VALUES,
     "local.epochs": (1, 5, 20, 60),
     "local.mu": (0.001, 0.01, 0.1, 1.0),  # FedPROX
     "distill.lr": (1e-5, 1e-4, 1e-3, 1e-2, 1e-1),  # methods that distil
@@ -38,7 +38,7 @@ GRID: dict[str, tuple[Value, ...]] = {
     "norm": ("batch", "group"),  # of all prototypes that have the option
 }
 # of a method and of its form with +p
-OPTIONS: dict[str, dict[str, tuple[Value, ...]]] = {
+METHOD_GRIDS: dict[str, dict[str, tuple[Value, ...]]] = {
     "fedaux": {
         "teachers.standing": (False, True),
         "head_init": ("random", "private-head"),
@@ -52,7 +52,7 @@ OPTIONS: dict[str, dict[str, tuple[Value, ...]]] = {
     "scaffold": {"method_options.server_lr": (0.5, 1.0)},
     "feddyn": {"method_options.alpha": (0.001, 0.01, 0.1, 1.0)},
 }
-OPTIONS["fedaux-scaffold"] = {**OPTIONS["fedaux"], **OPTIONS["scaffold"]}
+METHOD_GRIDS["fedaux-scaffold"] = {**METHOD_GRIDS["fedaux"], **METHOD_GRIDS["scaffold"]}
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Axis:
     """
 
     key: str
-    values: tuple[Settings, ...]
-    allowed: tuple[Settings, ...]
+    values: tuple[DottedSettings, ...]
+    allowed: tuple[DottedSettings, ...]
 
-    def drawn(self, seed: int) -> Iterator[Settings]:
+    def drawn(self, seed: int) -> Iterator[DottedSettings]:
         """Yield all values in random order, repeatedly; the same for all methods,
         except values one does not allow.
         """
@@ -77,7 +77,7 @@ class Axis:
 
 
 def read_grid(table: Mapping[str, Any]) -> dict[str, dict[str, tuple[Value, ...]]]:
-    """`[tune]` of a config: by method the lists that take the place of `GRID`'s; "" has
+    """`[tune]` of a config: by method the lists that take the place of `TUNING_GRID`'s; "" has
     those for all methods.
     """
     grids: dict[str, dict[str, tuple[Value, ...]]] = {}
@@ -117,13 +117,13 @@ def axes(
     below "" for all, replaces every list that sets one of the same keys.
     """
     method = find_method(name)
-    options = OPTIONS.get(name.removesuffix("+p"), {})
+    options = METHOD_GRIDS.get(name.removesuffix("+p"), {})
     possible = {
         key: values
         for key, values in options.items()
         if _possible(base, name, key, values)
     }
-    grid = {**GRID, **possible}
+    grid = {**TUNING_GRID, **possible}
     if method.pretrained and base.pretrain.epochs > 0:
         # another norm is another extractor to train; who wants that can say so
         del grid["norm"]
@@ -133,7 +133,7 @@ def axes(
     return tuple(axis for axis in candidates if axis.allowed)
 
 
-def at_edge(grid: Sequence[Axis], settings: Settings) -> list[str]:
+def at_edge(grid: Sequence[Axis], settings: DottedSettings) -> list[str]:
     """The settings whose number is the smallest or the largest of its list, so that the
     best may lie beyond it.
 
@@ -150,7 +150,7 @@ def at_edge(grid: Sequence[Axis], settings: Settings) -> list[str]:
     return edges
 
 
-def _is_outermost(axis: Axis, chosen: Settings, key: str) -> bool:
+def _is_outermost(axis: Axis, chosen: DottedSettings, key: str) -> bool:
     """Whether no value of the axis that is otherwise like the chosen one has a smaller
     number, or none has a larger.
     """
@@ -168,7 +168,7 @@ def _is_outermost(axis: Axis, chosen: Settings, key: str) -> bool:
     return bool(number == min(alike)) and number != 1
 
 
-def sample(
+def sample_arms(
     base: Config, name: str, grid: Sequence[Axis], budget: int, seed: int
 ) -> list[Arm]:
     """Arms to try: the config's own settings first, where the method allows them; then
@@ -188,21 +188,23 @@ def sample(
     return list(arms.values())
 
 
-def _combinations(grid: Sequence[Axis], budget: int, seed: int) -> Iterator[Settings]:
+def _combinations(
+    grid: Sequence[Axis], budget: int, seed: int
+) -> Iterator[DottedSettings]:
     whole = math.prod(len(axis.allowed) for axis in grid)
     if whole <= budget:
         products = itertools.product(*(axis.allowed for axis in grid))
     else:
         products = zip(*(axis.drawn(seed) for axis in grid), strict=False)  # type: ignore[assignment]
     for values in itertools.islice(products, max(whole, 1000 * budget)):
-        settings: Settings = {}
+        settings: DottedSettings = {}
         for value in values:
             settings |= value
         yield settings
 
 
 def _axis(key: str, values: Sequence[Value], base: Config, method: Method) -> Axis:
-    unique: list[Settings] = []
+    unique: list[DottedSettings] = []
     for value in values:
         settings = _settings(key, value, base)
         if settings and settings not in unique:
@@ -235,7 +237,7 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _settings(key: str, value: Value, base: Config) -> Settings:
+def _settings(key: str, value: Value, base: Config) -> DottedSettings:
     """A value as dotted keys; {} where there is nothing to set."""
     if key == "norm":
         return _with_norm(value, base)
@@ -247,7 +249,7 @@ def _settings(key: str, value: Value, base: Config) -> Settings:
     return settings
 
 
-def _with_norm(norm: str, base: Config) -> Settings:
+def _with_norm(norm: str, base: Config) -> DottedSettings:
     """All prototypes that have the option with this norm; left out where it is their
     default.
     """
@@ -305,14 +307,14 @@ def _head(base: Config, method: Method) -> str:
     return find_method(base.head_init).sends
 
 
-def _allows(method: Method) -> Callable[[Settings], bool]:
+def _allows(method: Method) -> Callable[[DottedSettings], bool]:
     """Return whether a method can train with some settings: SCAFFOLD needs SGD."""
     hooks = method.make_hooks({})
     if hooks is None:
         return lambda settings: True
     possible = hooks.optimizers
 
-    def allows(settings: Settings) -> bool:
+    def allows(settings: DottedSettings) -> bool:
         return settings.get("local.optimizer", possible[0]) in possible
 
     return allows

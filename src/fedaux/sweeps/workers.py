@@ -22,12 +22,12 @@ from fedaux.core.errors import Exit, exit_code
 from fedaux.core.memory import reuse_memory
 from fedaux.core.progress import OnProgress, ProgressEvent
 
-OnTaskProgress = Callable[["Task", ProgressEvent], None]
+OnTaskProgress = Callable[["PoolTask", ProgressEvent], None]
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 @dataclass(frozen=True)
-class Task:
+class PoolTask:
     """`call(on_progress=…)`, which can be sent to another process, once all it needs
     has succeeded.
     """
@@ -46,12 +46,12 @@ class TaskError:
     details: str = ""
 
 
-Outcome = tuple[Task, TaskError | None]
+TaskOutcome = tuple[PoolTask, TaskError | None]
 
 
 def run_tasks(
-    tasks: Sequence[Task], jobs: int, threads: int, on_progress: OnTaskProgress
-) -> Iterator[Outcome]:
+    tasks: Sequence[PoolTask], jobs: int, threads: int, on_progress: OnTaskProgress
+) -> Iterator[TaskOutcome]:
     """Yield each task as it ends, with its error if it failed. A single job runs in
     this process, in order.
     """
@@ -66,14 +66,14 @@ def run_tasks(
 class _Pool:
     """A worker is known by the connection to it."""
 
-    waiting: list[Task]
+    waiting: list[PoolTask]
     jobs: int
     threads: int
     on_progress: OnTaskProgress
     processes: dict[Connection, SpawnProcess] = field(default_factory=dict)
-    busy: dict[Connection, Task] = field(default_factory=dict)
+    busy: dict[Connection, PoolTask] = field(default_factory=dict)
 
-    def run(self) -> Iterator[Outcome]:
+    def run(self) -> Iterator[TaskOutcome]:
         ended: dict[str, TaskError | None] = {}
         try:
             while self.waiting or self.busy:
@@ -83,7 +83,7 @@ class _Pool:
         finally:
             self._terminate()
 
-    def _start(self, ended: dict[str, TaskError | None]) -> Iterator[Outcome]:
+    def _start(self, ended: dict[str, TaskError | None]) -> Iterator[TaskOutcome]:
         """Give tasks to idle workers; a task fails if one that it needs has failed."""
         ready = [task for task in self.waiting if task.needs <= ended.keys()]
         for task in ready:
@@ -103,7 +103,7 @@ class _Pool:
                 return worker
         return None
 
-    def _receive(self) -> Iterator[Outcome]:
+    def _receive(self) -> Iterator[TaskOutcome]:
         """Wait for a message; yield the tasks that end with it."""
         if not self.busy:
             return
@@ -164,7 +164,7 @@ def _serve(connection: Connection, threads: int) -> None:
         return  # the parent is gone
 
 
-def _attempt(task: Task, on_progress: OnProgress) -> TaskError | None:
+def _attempt(task: PoolTask, on_progress: OnProgress) -> TaskError | None:
     try:
         task.call(on_progress=on_progress)
     except Exception as error:

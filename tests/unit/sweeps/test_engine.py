@@ -23,7 +23,7 @@ from fedaux.sweeps.engine import (
     write_results,
 )
 from fedaux.sweeps.grid import MethodSettings, Sweep
-from fedaux.sweeps.workers import Task, TaskError, run_tasks
+from fedaux.sweeps.workers import PoolTask, TaskError, run_tasks
 from helpers.runs import finished_run
 from helpers.tiny import MLP, TINY_CONFIG
 
@@ -183,7 +183,7 @@ def test_one_job_runs_tasks_in_order_and_a_task_that_fails_does_not_end_the_othe
         bug,
         partial(say, "last"),
     )
-    tasks = [Task(name, call) for name, call in zip("abcd", calls, strict=True)]
+    tasks = [PoolTask(name, call) for name, call in zip("abcd", calls, strict=True)]
     events: list[tuple[str, ProgressEvent]] = []
     ended = list(
         run_tasks(tasks, 1, 1, lambda task, event: events.append((task.name, event)))

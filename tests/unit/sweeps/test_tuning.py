@@ -12,7 +12,14 @@ import pytest
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.sweeps.tuning import FIRST_SEED, Trial, Tuning, best, rungs, write_tuning
-from fedaux.sweeps.tuning_grid import GRID, OPTIONS, at_edge, axes, read_grid, sample
+from fedaux.sweeps.tuning_grid import (
+    METHOD_GRIDS,
+    TUNING_GRID,
+    at_edge,
+    axes,
+    read_grid,
+    sample_arms,
+)
 from helpers.tiny import TINY_CONFIG, TINY_TOML
 
 # a rate of its own
@@ -35,7 +42,7 @@ def sampled(
 ) -> list[Config]:
     return [
         arm.config
-        for arm in sample(
+        for arm in sample_arms(
             base, method, axes(base, method, read_grid(own or {})), budget, 0
         )
     ]
@@ -103,7 +110,7 @@ def test_a_winner_at_the_edge_of_its_list_is_named() -> None:
         "distill.lr",
     }
     rates = {
-        name: [v["lr"] for v in GRID["local"] if v["optimizer"] == name]
+        name: [v["lr"] for v in TUNING_GRID["local"] if v["optimizer"] == name]
         for name in ("sgd", "adam")
     }
     for name, own in rates.items():  # each among its own
@@ -120,10 +127,10 @@ def test_a_winner_at_the_edge_of_its_list_is_named() -> None:
 
 
 def test_every_value_of_the_table_is_a_setting() -> None:
-    for method in (*OPTIONS, "fedprox", "fedbe", "fedaux"):
+    for method in (*METHOD_GRIDS, "fedprox", "fedbe", "fedaux"):
         grid = axes(TINY_CONFIG, method)
         assert all(axis.allowed for axis in grid), method
-        found = sample(TINY_CONFIG, method, grid, 24, 0)  # a wrong one would raise
+        found = sample_arms(TINY_CONFIG, method, grid, 24, 0)  # a wrong one would raise
         assert len(found) == 24
         for axis in grid:
             assert any(
@@ -166,7 +173,7 @@ def test_a_sample_is_as_large_as_the_budget_and_methods_share_their_local_settin
     rates = [(optimizer, lr) for optimizer, lr, _ in local["fedavg+p"][1:]]
     # each once
     assert sorted(rates) == sorted(
-        (value["optimizer"], value["lr"]) for value in GRID["local"]
+        (value["optimizer"], value["lr"]) for value in TUNING_GRID["local"]
     )
     sgd = [rate for rate in rates if rate[0] == "sgd"]
     assert [rate[:2] for rate in local["scaffold+p"][1:8]] == sgd  # it allows no Adam
@@ -370,7 +377,7 @@ def test_winners_trials_and_a_table_of_what_it_took_are_written(tmp_path: Path) 
     rates = [value["local.lr"] for value in everything["grids"]["scaffold"]["local"]]
     # it allows no Adam
     assert rates == [
-        value["lr"] for value in GRID["local"] if value["optimizer"] == "sgd"
+        value["lr"] for value in TUNING_GRID["local"] if value["optimizer"] == "sgd"
     ]
     lines = list(csv.DictReader((tmp_path / "trials.csv").read_text().splitlines()))
     assert [line["round_2"] for line in lines if line["method"] == "fedavg"][:2] == [
