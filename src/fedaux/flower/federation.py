@@ -51,7 +51,8 @@ class Mailbox(Generic[K]):
     """Messages that wait for a reply, each under a key."""
 
     def __init__(self, grid: Grid) -> None:
-        self._grid, self._waiting = grid, dict[str, K]()
+        self._grid = grid
+        self._waiting: dict[str, K] = {}
 
     def send(self, key: K, message: Message) -> None:
         (identity,) = self._grid.push_messages([message])
@@ -61,7 +62,8 @@ class Mailbox(Generic[K]):
         """The replies that have arrived. More messages may be sent in between."""
         ids = list(self._waiting)
         for start in range(0, len(ids), CHUNK):
-            for message in self._grid.pull_messages(ids[start : start + CHUNK]):
+            chunk = ids[start : start + CHUNK]
+            for message in self._grid.pull_messages(chunk):
                 reply_to = message.metadata.reply_to_message_id
                 # a second reply, or one to no message of ours, is ignored
                 if reply_to in self._waiting:
@@ -79,7 +81,9 @@ class Patience:
     """
 
     def __init__(self, timeout: float) -> None:
-        self.left, self.waited, self._pause = timeout, 0.0, POLL_INTERVAL
+        self.left = timeout
+        self.waited = 0.0
+        self._pause = POLL_INTERVAL
 
     def wait(self, arrived: bool) -> bool:
         """Sleep for a while unless something has arrived; false when the time is
@@ -91,7 +95,8 @@ class Patience:
         if self.left <= 0:
             return False
         time.sleep(self._pause)
-        self.left, self.waited = self.left - self._pause, self.waited + self._pause
+        self.left -= self._pause
+        self.waited += self._pause
         self._pause = min(2 * self._pause, MAX_POLL_INTERVAL)
         return True
 
@@ -102,9 +107,11 @@ def stream_replies(
     """Send messages, and yield each one's key with its reply as it arrives, or with
     None at the timeout.
     """
-    mailbox, patience, arrived = Mailbox[K](grid), Patience(timeout), True
+    mailbox = Mailbox[K](grid)
+    patience = Patience(timeout)
     for key, message in messages:
         mailbox.send(key, message)
+    arrived = True
     while mailbox.unanswered and patience.wait(arrived):
         arrived = False
         for pair in mailbox.look():
@@ -119,6 +126,24 @@ def is_lost(message: Message) -> bool:
     came.
     """
     return message.has_error() and message.error.code in LOST
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An order that is to be sent, for the first time or again.
+
+    Attributes:
+        order: The order.
+        reason: Why it is not on its way.
+        since: How long replies were waited for when it was put here, in seconds.
+    """
+
+    order: Order
+    reason: str = "not connected"
+    since: float = 0.0
+
+    def failure(self) -> Failure:
+        return Failure(self.order.client, self.reason, NO_ANSWER)
 
 
 @dataclass(eq=False)
@@ -150,50 +175,60 @@ class GridFederation:
         """Send all orders and yield each reply as it arrives; one that is missing in
         the end becomes a `Failure`.
         """
-        mailbox, patience, serializer = (
-            Mailbox[Order](self.grid),
-            Patience(self.timeout),
-            Serializer(),
-        )
-        # including orders to resend: why, and since when
-        unsent = dict.fromkeys(orders, ("not connected", 0.0))
-        sent, next_look, arrived = Counter[Order](), 0.0, True
+        mailbox = Mailbox[Order](self.grid)
+        patience = Patience(self.timeout)
+        serializer = Serializer()
+        unsent = [Pending(order) for order in orders]
+        attempts = Counter[Order]()
+        next_refresh = 0.0
+        arrived = True
         while (unsent or mailbox.unanswered) and patience.wait(arrived):
-            if unsent and patience.waited >= next_look:
+            if unsent and patience.waited >= next_refresh:
                 self._refresh()
-                next_look = patience.waited + REFRESH_INTERVAL
-            gone = list[Failure]()
-            for order, (reason, since) in list(unsent.items()):
-                if order.client in self.nodes:
-                    sent[order] += 1
-                    mailbox.send(order, self._message(serializer, order, patience.left))
-                elif self._is_waited_for(order.client, patience.waited - since):
-                    continue
-                else:
-                    # the next round does not wait for it, until it is seen again
-                    self._expected.discard(order.client)
-                    gone.append(Failure(order.client, reason, NO_ANSWER))
-                del unsent[order]
-            yield from gone
+                next_refresh = patience.waited + REFRESH_INTERVAL
+            ready, unsent, failures = self._sort(unsent, patience.waited)
+            for pending in ready:
+                attempts[pending.order] += 1
+                message = self._message(serializer, pending.order, patience.left)
+                mailbox.send(pending.order, message)
+            yield from failures
             arrived = False
             for order, message in mailbox.look():
                 arrived = True
-                if is_lost(message) and sent[order] <= self.retries:
-                    unsent[order], next_look = (
-                        (describe_error(message), patience.waited),
-                        patience.waited,
-                    )
+                if is_lost(message) and attempts[order] <= self.retries:
+                    reason = describe_error(message)
+                    unsent.append(Pending(order, reason, since=patience.waited))
+                    # its client may be at another node by now
+                    next_refresh = patience.waited
                 else:
                     yield self._read(order, message)
                 del message
+        for pending in unsent:
+            yield pending.failure()
         late = f"no answer within {self.timeout:g} s"
-        yield from (
-            Failure(order.client, reason, NO_ANSWER)
-            for order, (reason, _) in unsent.items()
-        )
-        yield from (
-            Failure(order.client, late, NO_ANSWER) for order in mailbox.unanswered
-        )
+        for order in mailbox.unanswered:
+            yield Failure(order.client, late, NO_ANSWER)
+
+    def _sort(
+        self, unsent: Sequence[Pending], now: float
+    ) -> tuple[list[Pending], list[Pending], list[Failure]]:
+        """Return the orders whose clients are connected, those whose clients may still
+        come back, and the failures of the others.
+        """
+        ready: list[Pending] = []
+        waiting: list[Pending] = []
+        failures: list[Failure] = []
+        for pending in unsent:
+            client = pending.order.client
+            if client in self.nodes:
+                ready.append(pending)
+            elif self._is_waited_for(client, now - pending.since):
+                waiting.append(pending)
+            else:
+                # the next round does not wait for it, until it is seen again
+                self._expected.discard(client)
+                failures.append(pending.failure())
+        return ready, waiting, failures
 
     def _refresh(self) -> None:
         if self.refresh_nodes is not None:
@@ -209,21 +244,22 @@ class GridFederation:
         )
 
     def _message(self, serializer: Serializer, order: Order, ttl: float) -> Message:
-        kind, node = self.message_types[type(order)], self.nodes[order.client]
-        group = reply_group(largest_reply(order))
         return Message(
-            serializer.serialize(order), node, kind, ttl=max(1.0, ttl), group_id=group
+            serializer.serialize(order),
+            self.nodes[order.client],
+            self.message_types[type(order)],
+            ttl=max(1.0, ttl),
+            group_id=reply_group(largest_reply(order)),
         )
 
     def _read(self, order: Order, message: Message) -> Reply:
         if message.has_error():
             return Failure(order.client, describe_error(message), error_kind(message))
         try:
-            return self.validated(
-                order, deserialize(answer_type(order), message.content)
-            )
+            answer = deserialize(answer_type(order), message.content)
         except MessageError as error:
             return Failure(order.client, printable(str(error)))
+        return self.validated(order, answer)
 
     def validated(self, order: Order, reply: Answer) -> Reply:
         """The reply, or a `Failure` with the reason why it must not be used."""
@@ -253,11 +289,7 @@ def describe_error(message: Message) -> str:
 
 def error_kind(message: Message) -> str:
     """Return the kind of a `Failure`: no answer, or the client's own `Refusal`."""
+    if is_lost(message):
+        return NO_ANSWER
     reason = message.error.reason or ""
-    return (
-        NO_ANSWER
-        if is_lost(message)
-        else reason
-        if reason in set(Refusal)
-        else Refusal.FAILED
-    )
+    return reason if reason in set(Refusal) else Refusal.FAILED

@@ -26,7 +26,7 @@ from fedaux.core.timing import Costs
 from fedaux.flower.release_strategy import AUTO, MAX_REASON, MODEL, ReleaseStrategy, log
 from fedaux.flower.serialization import MessageError, from_array
 from fedaux.flower.user_model import FeaturesOf
-from fedaux.flower.validation import MAX_RECORDS, validate_weights
+from fedaux.flower.validation import MAX_RECORDS, check_form, check_norms
 from fedaux.messages import InvalidReplyError, Update
 from fedaux.models import flatten_state, load_state
 from fedaux.server.loop import quorum
@@ -69,24 +69,23 @@ def check_replies(
     wrong with the others.
     """
     forms = [(message, form(message.content)) for message in replies]
-    usual = Counter(text for _, text in forms).most_common(1)
-    good, failures = [], []
-    for message, text in forms:
+    counted = Counter(its_form for _, its_form in forms)
+    usual = counted.most_common(1)[0][0] if forms else ""
+    good = []
+    failures = []
+    for message, its_form in forms:
         node = str(message.metadata.src_node_id)
+        content = message.content
         try:
-            if text != usual[0][0]:
+            if its_form != usual:
                 raise InvalidReplyError(
-                    f"its reply holds {text}; those of most others hold {usual[0][0]}"
+                    f"its reply holds {its_form}; those of most others hold {usual}"
                 )
-            good.append(
-                TrainReply(
-                    node,
-                    message.content,
-                    *read_model(message.content, sent, size_key, max_records),
-                )
-            )
+            model, records = read_model(content, sent, size_key, max_records)
         except (InvalidReplyError, MessageError) as error:
             failures.append(Failure(node, str(error)))
+            continue
+        good.append(TrainReply(node, content, model, records))
     return good, failures
 
 
@@ -111,9 +110,9 @@ def read_model(
             f"states {size_key} = {size}; whole numbers from 1 to {max_records} are "
             "believed"
         )
-    validate_weights(
-        sent, {name: from_array(array) for name, array in models[0].items()}
-    )
+    received = {name: from_array(array) for name, array in models[0].items()}
+    check_form(sent, received)
+    check_norms(sent, received)
     return models[0], int(size)
 
 

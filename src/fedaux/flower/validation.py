@@ -33,7 +33,7 @@ from fedaux.messages import (
     check_reply,
 )
 from fedaux.messages.replies import MAX_STEPS
-from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums
+from fedaux.methods.analytic_heads import SUM_BITS, FeatureMoments, FeatureSums
 from fedaux.methods.contribution import ENSEMBLE_BITS
 from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
 from fedaux.privacy.mechanism import (
@@ -64,6 +64,7 @@ def validate_reply(
     """Raise `InvalidReplyError` unless the reply answers the order and is plausible.
     `bounds` are its scorer's.
     """
+    # two faults that the declarations refuse as well, in words that say more
     if reply.client != order.client:
         raise InvalidReplyError(f"answers for {reply.client!r}")
     if isinstance(reply, Update) and not np.isfinite(reply.loss):
@@ -81,19 +82,20 @@ def validate_reply(
             f"claims {reply.records} records; from 1 to {max_records} are believed"
         )
     if isinstance(order, PrepareOrder) and isinstance(reply, Release):
-        _check_release(order, reply)
-        if bounds is not None:
-            _check_bound(reply, bounds(order.public, reply.adjacency, reply.records))
-        _check_noise(reply)
+        _check_release(order, reply, bounds)
     elif isinstance(order, SumsOrder) and isinstance(reply, Sums):
-        check_sums = _check_mixtures if order.sends == "mixtures" else _check_sums
-        check_sums(order, reply, max_records)
+        _check_sums(order, reply, max_records)
     elif isinstance(order, TrainOrder) and isinstance(reply, Update):
-        validate_weights(
-            with_extra(order.weights, untrained(order, reply)),
-            with_extra(reply.weights, reply.extra),
-        )
-        _check_ensemble(reply.ensemble)
+        _check_update(order, reply)
+
+
+def _check_update(order: TrainOrder, reply: Update) -> None:
+    check_norms(order.weights, reply.weights)
+    expected = with_extra({}, untrained(order, reply))
+    extra = with_extra({}, reply.extra)
+    check_form(expected, extra)
+    check_norms(expected, extra)
+    _check_ensemble(reply.ensemble)
 
 
 def untrained(order: TrainOrder, reply: Update) -> Arrays:
@@ -124,18 +126,17 @@ def _check_account(text: str) -> None:
     in_range = (
         account.epsilon >= 0 and 0 < account.delta < 1 and 0 <= account.entries < 2**40
     )
-    known = (
-        account.adjacency in UNIT_SENSITIVITY
-        and account.unit in UNITS
-        and len(account.signature) <= 64
-    )
-    if not (in_range and known):
+    is_known = account.adjacency in UNIT_SENSITIVITY and account.unit in UNITS
+    if not in_range or not is_known or len(account.signature) > 64:
         raise InvalidReplyError(
             "the account that it gives of its privacy is out of range"
         )
 
 
-def validate_weights(sent: Arrays, received: Arrays) -> None:
+def check_form(sent: Arrays, received: Arrays) -> None:
+    """Raise an error unless the arrays have the names, shapes and types of those that
+    were sent. For replies that are not declared; `check_reply` does it for the others.
+    """
     if set(received) != set(sent):
         raise InvalidReplyError(
             f"sends arrays {sorted(received)}, expected {sorted(sent)}"
@@ -147,16 +148,26 @@ def validate_weights(sent: Arrays, received: Arrays) -> None:
                 f"{name} is {theirs.dtype}{theirs.shape}, expected "
                 f"{ours.dtype}{ours.shape}"
             )
+
+
+def check_norms(sent: Arrays, received: Arrays) -> None:
+    """Raise an error unless arrays of the same form are as large as training makes
+    them.
+    """
+    for name, ours in sent.items():
+        theirs = received[name]
         if not np.issubdtype(theirs.dtype, np.floating):
             if np.any(theirs - ours.astype(np.float64) > MAX_STEPS):
                 raise InvalidReplyError(
                     f"{name} counts more than {MAX_STEPS} steps in one round"
                 )
             continue
-        size, limit = _norm(theirs), NORM_FACTOR * (_norm(ours) + np.sqrt(ours.size))
-        if not size <= limit:
+        norm = _norm(theirs)
+        limit = NORM_FACTOR * (_norm(ours) + np.sqrt(ours.size))
+        # a norm that is not a number is refused as well
+        if not norm <= limit:
             raise InvalidReplyError(
-                f"{name} has norm {size:.3g}; more than {limit:.3g} is not believed"
+                f"{name} has norm {norm:.3g}; more than {limit:.3g} is not believed"
             )
 
 
@@ -169,7 +180,6 @@ def _check_ensemble(ensemble: Arrays) -> None:
     logits = ensemble["logits"]
     mass = ensemble["mass"]
     squares = ensemble["squares"]
-    limit = 2 ** (58 - ENSEMBLE_BITS)
     if (
         mass.min() < 1
         or mass.max() > 2**ENSEMBLE_BITS
@@ -179,60 +189,71 @@ def _check_ensemble(ensemble: Arrays) -> None:
         raise InvalidReplyError(
             "its teacher weights do not lie above 0 and at most at 1"
         )
-    if (logits > limit * mass[:, None]).any() or (
-        logits < -limit * mass[:, None]
-    ).any():
+    limit = 2 ** (58 - ENSEMBLE_BITS)
+    most = limit * mass[:, None]
+    if (logits > most).any() or (logits < -most).any():
         raise InvalidReplyError(f"its logits exceed {limit}")
 
 
 def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
-    """Counts of its records, and sums that rows of features can have: by Cauchy-Schwarz
-    (Σ ψ)² ≤ n Σ ψ².
+    if order.sends == "mixtures":
+        _check_mixtures(order, reply, max_records)
+        return
+    _check_counts(reply, max_records)
+    for steps in reply.arrays.values():
+        if max(int(steps.max()), -int(steps.min())) >= 2**58:
+            raise InvalidReplyError("its sums are out of range")
+    sums = FeatureSums.from_arrays(reply.arrays).value()
+    _check_absent_classes(sums)
+    squares = _sums_of_squares(sums)
+    limit = NORM_FACTOR * sums.records * order.width
+    if order.standardisation and not float(squares.sum()) <= limit:
+        raise InvalidReplyError(
+            f"its features have a squared norm of {squares.sum():.3g}; {limit:.3g} is "
+            "the limit"
+        )
+
+
+def _check_counts(reply: Sums, max_records: int) -> None:
+    """Whole numbers of records, of at most those that the client states where these are
+    counted, not declared or of persons.
     """
-    arrays = reply.arrays
-    counts = arrays["counts"]
+    counts = reply.arrays["counts"]
     account = Account.from_json(reply.account)
-    # else the size is declared, or of persons
-    counted = (account.adjacency, account.unit) == ("replace-one", "record")
-    most = reply.records if counted else max_records
-    if (
-        counts.min() < 0
-        or (counts % 2**SUM_BITS).any()
-        or not 1 <= int(counts.sum()) >> SUM_BITS <= most
-    ):
+    is_counted = (account.adjacency, account.unit) == ("replace-one", "record")
+    most = reply.records if is_counted else max_records
+    total = int(counts.sum()) >> SUM_BITS
+    if counts.min() < 0 or (counts % 2**SUM_BITS).any() or not 1 <= total <= most:
         raise InvalidReplyError(
             f"its counts are not those of the classes of at most {most} records"
         )
-    if any(
-        max(int(steps.max()), -int(steps.min())) >= 2**58 for steps in arrays.values()
-    ):
-        raise InvalidReplyError("its sums are out of range")
-    sums = FeatureSums.from_arrays(arrays).value()
-    absent = sums.counts == 0
-    if any(
-        (own[absent] != 0).any()
-        for own in (sums.class_sums, sums.class_moments)
-        if own is not None
-    ):
-        raise InvalidReplyError("it has sums of classes without records")
-    # of Σ ψ² in each class
-    least = np.square(sums.class_sums) / np.maximum(sums.counts, 1)[:, None]
-    if sums.moments is not None:
-        if sums.class_moments is None:
-            least, squares = least.sum(axis=0), np.diagonal(sums.moments)
-        else:
-            squares = np.diagonal(sums.class_moments, axis1=1, axis2=2)
-        if (least > squares * (1 + RELATIVE_TOLERANCE) + RELATIVE_TOLERANCE).any():
-            raise InvalidReplyError(
-                "no rows of features have the sums and the second moments that it sends"
-            )
-        least = squares
-    limit = NORM_FACTOR * sums.records * order.width
-    if order.standardisation and not float(least.sum()) <= limit:
+
+
+def _check_absent_classes(sums: FeatureMoments) -> None:
+    is_absent = sums.counts == 0
+    for values in (sums.class_sums, sums.class_moments):
+        if values is not None and (values[is_absent] != 0).any():
+            raise InvalidReplyError("it has sums of classes without records")
+
+
+def _sums_of_squares(sums: FeatureMoments) -> NDArray[np.float64]:
+    """Return Σ ψ² of each feature, or its least value if it is not sent; raise an error
+    if no rows can have it: by Cauchy-Schwarz (Σ ψ)² ≤ n Σ ψ² in each class.
+    """
+    records = np.maximum(sums.counts, 1)[:, None]
+    least: NDArray[np.float64] = np.square(sums.class_sums) / records
+    if sums.moments is None:
+        return least
+    if sums.class_moments is None:
+        least = least.sum(axis=0)
+        squares = np.diagonal(sums.moments)
+    else:
+        squares = np.diagonal(sums.class_moments, axis1=1, axis2=2)
+    if (least > squares * (1 + RELATIVE_TOLERANCE) + RELATIVE_TOLERANCE).any():
         raise InvalidReplyError(
-            f"its features have a squared norm of {least.sum():.3g}; {limit:.3g} is "
-            "the limit"
+            "no rows of features have the sums and the second moments that it sends"
         )
+    return squares
 
 
 def _check_mixtures(order: SumsOrder, reply: Sums, max_records: int) -> None:
@@ -242,18 +263,19 @@ def _check_mixtures(order: SumsOrder, reply: Sums, max_records: int) -> None:
     counts = reply.arrays["counts"].astype(np.float64)
     means = reply.arrays["means"].astype(np.float64)
     variances = reply.arrays["variances"].astype(np.float64)
-    if ((counts > 0).sum(axis=1) != 1).any() or not counts.sum() <= max_records * (
-        1 + 1e-4
-    ):
+    classes_of_each = (counts > 0).sum(axis=1)
+    most = max_records * (1 + 1e-4)
+    if (classes_of_each != 1).any() or not counts.sum() <= most:
         raise InvalidReplyError(
             "its counts are not those of one class for each Gaussian, of "
             f"{max_records} at most"
         )
-    size = float((np.square(means) + variances).sum(axis=1).max())
+    squares = np.square(means) + variances
+    norm = float(squares.sum(axis=1).max())
     limit = NORM_FACTOR * order.width
-    if order.standardisation and size > limit:
+    if order.standardisation and norm > limit:
         raise InvalidReplyError(
-            f"its features have a squared norm of {size:.3g}; {limit:.3g} is the limit"
+            f"its features have a squared norm of {norm:.3g}; {limit:.3g} is the limit"
         )
 
 
@@ -265,7 +287,7 @@ def _norm(array: NDArray[Any]) -> float:
         return float(np.linalg.norm(array.astype(np.float32, copy=False)))
 
 
-def _check_release(order: PrepareOrder, reply: Release) -> None:
+def _check_release(order: PrepareOrder, reply: Release, bounds: Bounds | None) -> None:
     if reply.scorer != order.scorer:
         raise InvalidReplyError(f"its release was made by the scorer {reply.scorer!r}")
     if reply.adjacency not in UNIT_SENSITIVITY:
@@ -278,30 +300,32 @@ def _check_release(order: PrepareOrder, reply: Release) -> None:
             f"states its budget for the calibration {reply.calibration!r}, which is "
             "not known"
         )
+    if bounds is not None:
+        _check_bound(reply, bounds(order.public, reply.adjacency, reply.records))
+    _check_noise(reply)
 
 
 def _check_bound(reply: Release, bound: Bound) -> None:
     """The scorer fixes the step and the sensitivity; only the noise is the client's own
     choice.
     """
-    for what, stated, expected in (
-        ("step", reply.step, bound.step),
-        ("sensitivity", reply.sensitivity, bound.sensitivity),
-    ):
-        if not math.isclose(stated, expected, rel_tol=RELATIVE_TOLERANCE):
-            raise InvalidReplyError(
-                f"states a {what} of {stated:.7g}; for {reply.records} records the "
-                f"scorer's is {expected:.7g}"
-            )
+    _check_stated("step", reply, reply.step, bound.step)
+    _check_stated("sensitivity", reply, reply.sensitivity, bound.sensitivity)
     values = reply.arrays["values"]
-    size, limit = (
-        float(np.linalg.norm(values)),
-        max_release_norm(bound, reply.scale, len(values)),
-    )
-    if size > limit:
+    norm = float(np.linalg.norm(values))
+    limit = max_release_norm(bound, reply.scale, len(values))
+    if norm > limit:
         raise InvalidReplyError(
-            f"its release has norm {size:.3g}; {reply.records} records and its noise "
+            f"its release has norm {norm:.3g}; {reply.records} records and its noise "
             f"reach {limit:.3g}"
+        )
+
+
+def _check_stated(name: str, reply: Release, stated: float, expected: float) -> None:
+    if not math.isclose(stated, expected, rel_tol=RELATIVE_TOLERANCE):
+        raise InvalidReplyError(
+            f"states a {name} of {stated:.7g}; for {reply.records} records the "
+            f"scorer's is {expected:.7g}"
         )
 
 
@@ -309,16 +333,17 @@ def _check_noise(reply: Release) -> None:
     """Releases are weighted by their noise: one that states too little would dominate
     the others.
     """
-    budget = (reply.epsilon, reply.delta, reply.calibration, reply.adjacency)
+    size = len(reply.arrays["values"])
     try:
-        expected = (
-            release_multiplier(*budget, len(reply.arrays["values"])) * reply.sensitivity
+        multiplier = release_multiplier(
+            reply.epsilon, reply.delta, reply.calibration, reply.adjacency, size
         )
     except Exception as error:  # the calibrations fail in many ways on hostile budgets
         raise InvalidReplyError(
             f"no noise gives the budget it states, ε = {reply.epsilon:g}, δ = "
             f"{reply.delta:g}"
         ) from error
+    expected = multiplier * reply.sensitivity
     if not math.isclose(reply.scale, expected, rel_tol=RELATIVE_TOLERANCE):
         raise InvalidReplyError(
             f"states noise of scale {reply.scale:.7g}; its budget asks for "

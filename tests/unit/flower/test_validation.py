@@ -347,12 +347,12 @@ EXTRAS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "unasked": (
         train_order(),
         {"x": np.ones(1, np.float32)},
-        "sends arrays ['counters', 'extra.x', 'parameters'], expected",
+        "sends arrays ['extra.x'], expected []",
     ),
     "missing": (
         SCAFFOLD,
         {},
-        "sends arrays ['parameters'], expected ['extra.c', 'parameters']",
+        "sends arrays [], expected ['extra.c']",
     ),
     "shape": (
         SCAFFOLD,
