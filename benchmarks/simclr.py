@@ -18,7 +18,7 @@ from fedaux.config.sections import PretrainConfig
 from fedaux.data.records import Records
 from fedaux.models import build
 from fedaux.models.compute import Compute, place
-from fedaux.pretraining.tasks import SimCLR, random_views
+from fedaux.models.pretraining.tasks import SimCLR, random_views
 
 BATCH = 128
 TEMPERATURE = 0.5

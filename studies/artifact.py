@@ -19,8 +19,8 @@ from safetensors.numpy import load_file, save
 from fedaux.config.schema import Config
 from fedaux.core.io import cache_folder, write_atomically
 from fedaux.data.federated import open_data
-from fedaux.models.inference import fingerprint
-from fedaux.pretraining.store import artifact_path
+from fedaux.data.fingerprints import fingerprint_records
+from fedaux.models.pretraining.store import artifact_path
 
 FOLDER = Path(__file__).parent / "artifacts"
 
@@ -42,7 +42,7 @@ def carry(source: Path, target: Path, floats: type[np.floating], note: str) -> N
 
 def main(way: str, config: str) -> None:
     settings = Config.load(config)
-    data = fingerprint(open_data(settings).aux)
+    data = fingerprint_records(open_data(settings).aux)
     for spec in settings.prototypes:
         cached = artifact_path(spec, data, settings.pretrain, cache_folder())
         stored = FOLDER / cached.name

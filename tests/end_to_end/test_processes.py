@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fedaux.config.sections import PrivacyConfig
-from fedaux.pretraining.store import read_pretraining_card
+from fedaux.models.pretraining.store import read_pretraining_card
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import release_mechanism
 from helpers.accounts import enter

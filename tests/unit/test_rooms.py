@@ -33,7 +33,6 @@ ROOMS = (  # from the top floor down: a room imports only from below
     "client",
     "methods",
     "scoring",
-    "pretraining",
     "privacy",
     "models",
     "data",

@@ -179,7 +179,7 @@ def prepare(
     settings = Config.load(with_local_modules(config), set_ or [])
     console = console_for(as_json)
     with loading(console):
-        from fedaux.pretraining.store import read_pretraining_card
+        from fedaux.models.pretraining.store import read_pretraining_card
         from fedaux.runs.runner import pretrain
         from fedaux.runs.runner import probe as probe_experiment
     from fedaux.report.live import Live

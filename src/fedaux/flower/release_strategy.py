@@ -27,6 +27,7 @@ from fedaux.core.errors import Exit, FedauxError, SettingsError
 from fedaux.core.failures import Failure, Refusal
 from fedaux.core.io import write_atomically
 from fedaux.core.timing import Costs
+from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.records import Records
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.serialization import from_array
@@ -34,7 +35,7 @@ from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor, UserReco
 from fedaux.messages import PrepareOrder, Release
 from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import place_by_settings
-from fedaux.models.inference import fingerprint, predict
+from fedaux.models.inference import predict
 from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.public_data import PublicData
@@ -74,7 +75,9 @@ def default_file(
         seed,
     )
     return (
-        Path.home() / ".fedaux" / f"question-{fingerprint(public, facts)}.safetensors"
+        Path.home()
+        / ".fedaux"
+        / f"question-{fingerprint_records(public, facts)}.safetensors"
     )
 
 

@@ -1,8 +1,7 @@
-"""Batched forward passes, what they cost, and fingerprints of records and arrays."""
+"""Batched forward passes, and what they cost."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 import weakref
@@ -17,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedaux.core.arrays import Arrays
 from fedaux.core.io import temporary_array
 from fedaux.data.records import Records, is_text
 from fedaux.models.compute import compute_of, forward
@@ -120,48 +118,6 @@ def stack_blocks(
     if out is None:
         raise ValueError("there are no records to process")
     return out
-
-
-def fingerprint(records: Records, *extra: object) -> str:
-    """A hash of the rows and any further values: the key of cached results."""
-    digest = hashlib.sha256(repr(extra).encode())
-    for rows in records.blocks(4096):
-        block = records.gather(rows)
-        if is_text(block):
-            for text in map(str, block):
-                digest.update(
-                    b"%d:" % len(text) + text.encode("utf-8", "surrogatepass")
-                )
-        else:
-            digest.update(np.ascontiguousarray(block).data)
-    return digest.hexdigest()[:24]
-
-
-def cached_fingerprint(x: NDArray[Any], *extra: object) -> str:
-    """`fingerprint` of a whole array with its type and shape, computed once per process
-    and array.
-    """
-    reference, digest = _digests.get(id(x), (lambda: None, ""))
-    if reference() is not x:
-        digest = fingerprint(Records(x))
-        _digests[id(x)] = weakref.ref(x), digest
-    return hashlib.sha256(
-        repr((digest, x.dtype.str, x.shape, extra)).encode()
-    ).hexdigest()[:24]
-
-
-_digests: dict[int, tuple[Callable[[], object], str]] = {}
-
-
-def fingerprint_arrays(*groups: Arrays, facts: object = None) -> str:
-    """A hash of groups of named arrays: names, dtypes, shapes and every bit."""
-    digest = hashlib.sha256(repr(facts).encode())
-    for arrays in groups:
-        for name in sorted(arrays):
-            digest.update(f"|{name}{arrays[name].dtype}{arrays[name].shape}".encode())
-            digest.update(np.ascontiguousarray(arrays[name]).data)
-        digest.update(b"||")
-    return digest.hexdigest()[:24]
 
 
 # records of a timed step, and how often it is made; the fastest counts

@@ -24,10 +24,11 @@ from fedaux.data.federated import (
     open_public,
     shared_records,
 )
+from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.records import Records, RecordSpec
 from fedaux.models import published_weights
-from fedaux.models.inference import Footprint, available_memory, fingerprint, measure
-from fedaux.pretraining.store import artifact_path
+from fedaux.models.inference import Footprint, available_memory, measure
+from fedaux.models.pretraining.store import artifact_path
 from fedaux.server.server import make_server
 
 
@@ -83,7 +84,7 @@ def dry_run(config: Config, cache: Path | None = None) -> DryRun:
         spec.label: bool(published_weights(server.networks.extractors[spec.label]))
         or artifact_path(
             spec,
-            fingerprint(server.public.aux),
+            fingerprint_records(server.public.aux),
             config.pretrain,
             cache or cache_folder(),
         ).is_file()

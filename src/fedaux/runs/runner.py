@@ -37,7 +37,7 @@ from fedaux.flower.node_settings import SIMULATED
 from fedaux.flower.stacked_heads import StackedFederation, can_batch_heads
 from fedaux.messages import Federation
 from fedaux.models import flatten_state
-from fedaux.pretraining.trainer import linear_probe
+from fedaux.models.pretraining.trainer import linear_probe
 from fedaux.privacy.mechanism import Bounds
 from fedaux.privacy.module_validation import declare_modules
 from fedaux.report.live import Live

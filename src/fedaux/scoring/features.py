@@ -17,13 +17,12 @@ from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.arrays import Arrays, fingerprint_arrays
+from fedaux.data.fingerprints import fingerprint_array, fingerprint_records
 from fedaux.data.records import Records
 from fedaux.models import load_state
 from fedaux.models.compute import compute_of
 from fedaux.models.inference import (
     Rows,
-    cached_fingerprint,
-    fingerprint,
     predict,
     predict_batches,
     stack_blocks,
@@ -78,9 +77,9 @@ class FeatureCache:
                 self.features(extractor, Records(records.x), module)[records.rows]
             )
         key = (
-            _PER_RECORD + cached_fingerprint(records.x, extractor)
+            _PER_RECORD + fingerprint_array(records.x, extractor)
             if self.private
-            else fingerprint(records, extractor)
+            else fingerprint_records(records, extractor)
         )
         path = self.folder / f"features-{key}.npy"
         if not path.is_file():

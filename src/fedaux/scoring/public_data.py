@@ -13,9 +13,10 @@ import numpy as np
 from fedaux.config.distillation import TeachersConfig
 from fedaux.core.arrays import Arrays
 from fedaux.core.rng import numpy_stream
+from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.partition import AuxSplit
 from fedaux.data.records import Indices, Records
-from fedaux.models.inference import fingerprint, transform_rows
+from fedaux.models.inference import transform_rows
 from fedaux.models.registry import standardisation
 from fedaux.scoring.base import Reference, Scorer
 from fedaux.scoring.features import H0
@@ -54,7 +55,7 @@ class PublicData:
 
     @cached_property
     def distill_hash(self) -> str:
-        return fingerprint(self.distill)
+        return fingerprint_records(self.distill)
 
     def part(self, examples: int, round_: int) -> Indices | None:
         """Positions in D_distill of a round's examples; None for all of them."""

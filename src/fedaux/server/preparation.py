@@ -31,9 +31,9 @@ from fedaux.messages.replies import sums_shapes
 from fedaux.methods.analytic_heads import SUM_BITS, analytic_hooks
 from fedaux.methods.summed_update import from_vector, vector_length
 from fedaux.models import flatten_state, published_weights
+from fedaux.models.pretraining.store import load_or_pretrain
+from fedaux.models.pretraining.trainer import EpochMetrics
 from fedaux.models.registry import carried_weights
-from fedaux.pretraining.store import load_or_pretrain
-from fedaux.pretraining.trainer import EpochMetrics
 from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.pooled import pooled_release, shared_noise_scale
 from fedaux.scoring.teacher_weights import PublicEmbedding

@@ -1,6 +1,4 @@
-"""Forward passes change nothing and do not depend on their blocks; fingerprints know
-what went in.
-"""
+"""Forward passes change nothing and do not depend on their blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ import torch
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.core.arrays import fingerprint_arrays
 from fedaux.data.records import Records
 from fedaux.models import HeadFeatures, build, flatten_state, linear_head
 from fedaux.models.inference import (
@@ -21,8 +18,6 @@ from fedaux.models.inference import (
     MIN_BLOCK,
     Footprint,
     block_rows,
-    cached_fingerprint,
-    fingerprint,
     measure,
     predict,
     predict_batches,
@@ -90,54 +85,6 @@ def test_a_block_is_smaller_for_larger_rows_and_activations() -> None:
         block_rows(nn.Identity(), Records(np.array(["a text"], dtype=object)))
         == DEFAULT_BLOCK
     )
-
-
-def test_a_fingerprint_knows_rows_order_and_facts() -> None:
-    x = np.arange(40, dtype=np.uint8).reshape(10, 4)
-    one = fingerprint(Records(x), "a", 1)
-    assert one == fingerprint(Records(np.vstack([x, x])).take(np.arange(10)), "a", 1)
-    changed = x.copy()
-    changed[3, 3] += 1
-    others = {
-        fingerprint(Records(x[::-1]), "a", 1),
-        fingerprint(Records(changed), "a", 1),
-        fingerprint(Records(x), "a", 2),
-    }
-    assert len(others | {one}) == 4
-
-
-def test_a_fingerprint_of_text_knows_where_a_text_ends() -> None:
-    texts = (["ab", "c"], ["a", "bc"], ["ab", "c", ""], ["c", "ab"])
-    found = {fingerprint(Records(np.array(text, dtype=object))) for text in texts}
-    assert len(found) == 4
-
-
-def test_a_fingerprint_of_a_whole_array_knows_its_type_and_shape() -> None:
-    """Two arrays of the same bytes have other rows, and other features."""
-    x = np.arange(24, dtype=np.float32).reshape(6, 4)
-    assert (
-        len(
-            {
-                cached_fingerprint(array)
-                for array in (x, x.reshape(12, 2), x.view(np.int32), x.copy())
-            }
-        )
-        == 3
-    )
-
-
-def test_a_fingerprint_of_arrays_knows_names_types_shapes_and_rooms() -> None:
-    x = np.zeros((2, 3), np.float32)
-    rooms = [
-        ({"a": x},),
-        ({"b": x},),
-        ({"a": x.T},),
-        ({"a": x.view(np.int32)},),
-        ({"a": x}, {}),
-        ({}, {"a": x}),
-    ]
-    assert len({fingerprint_arrays(*room) for room in rooms}) == 6
-    assert fingerprint_arrays({"a": x}, facts=1) != fingerprint_arrays({"a": x})
 
 
 @pytest.mark.parametrize("random", [0, 7])

@@ -57,7 +57,7 @@ def test_a_network_that_cannot_train_privately_is_refused_before_anybody_is_aske
 
 
 def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
-    """Images, as SimCLR wants them, come in `tests/unit/pretraining`; here it matters
+    """Images, as SimCLR wants them, come in `tests/unit/models/pretraining`; here it matters
     who asks for it.
     """
     config = replace(CONFIG, method="fedavg", pretrain=PretrainConfig(epochs=1))

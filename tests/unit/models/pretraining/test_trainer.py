@@ -15,8 +15,8 @@ from fedaux.data.records import Records
 from fedaux.data.sources import open_source
 from fedaux.models import Prototype, build, flatten_state
 from fedaux.models.compute import Compute, place
-from fedaux.pretraining.tasks import SimCLR
-from fedaux.pretraining.trainer import (
+from fedaux.models.pretraining.tasks import SimCLR
+from fedaux.models.pretraining.trainer import (
     FeatureQuality,
     SelfSupervisedTask,
     feature_quality,

@@ -15,7 +15,7 @@ from fedaux.core.rng import derive_seed, seeded_torch
 from fedaux.data.records import Indices, Records, is_image
 from fedaux.models.compute import forward
 from fedaux.models.encoders import TextExtractor
-from fedaux.pretraining.trainer import (
+from fedaux.models.pretraining.trainer import (
     FeatureQuality,
     SelfSupervisedTask,
     feature_quality,

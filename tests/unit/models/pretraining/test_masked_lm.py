@@ -13,12 +13,12 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
 from fedaux.data.sources import open_source
 from fedaux.models import Prototype, build, flatten_state
-from fedaux.pretraining.trainer import pretrain
+from fedaux.models.pretraining.trainer import pretrain
 from helpers.tiny_text import publish_encoder, write_texts
 
 pytest.importorskip("transformers", reason="text needs the extra fedaux[text]")
 
-from fedaux.pretraining.tasks import MaskedLanguageModel, mask_tokens
+from fedaux.models.pretraining.tasks import MaskedLanguageModel, mask_tokens
 
 
 def test_tokens_are_hidden_in_berts_shares_and_special_ones_never() -> None:

@@ -17,11 +17,11 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive_seed
+from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.records import Records, is_text
 from fedaux.models import Prototype, build, flatten_state, load_state
-from fedaux.models.inference import fingerprint
-from fedaux.pretraining.tasks import MaskedLanguageModel, SimCLR
-from fedaux.pretraining.trainer import EpochMetrics, SelfSupervisedTask, pretrain
+from fedaux.models.pretraining.tasks import MaskedLanguageModel, SimCLR
+from fedaux.models.pretraining.trainer import EpochMetrics, SelfSupervisedTask, pretrain
 
 
 def load_or_pretrain(
@@ -38,7 +38,7 @@ def load_or_pretrain(
     Returns the artifact's path and whether it was cached. A card (JSON) beside it holds
     the settings and the curve.
     """
-    data = fingerprint(aux)
+    data = fingerprint_records(aux)
     path = artifact_path(spec, data, config, cache)
     if path.is_file():
         load_state(model.features, load_file(path))

@@ -11,7 +11,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
 from fedaux.data.sources import open_source
 from fedaux.models import build, flatten_state
-from fedaux.pretraining.store import load_or_pretrain, read_pretraining_card
+from fedaux.models.pretraining.store import load_or_pretrain, read_pretraining_card
 
 SPEC = PrototypeSpec.of("cnn", width=8, features=16)
 CONFIG = PretrainConfig(epochs=2, batch_size=64, min_crop_area=0.5, flip=False)

@@ -12,14 +12,14 @@ from fedaux.data.records import Records
 from fedaux.data.sources import open_source
 from fedaux.models import build, flatten_state
 from fedaux.models.inference import predict
-from fedaux.pretraining.tasks import (
+from fedaux.models.pretraining.tasks import (
     SimCLR,
     jitter,
     nt_xent,
     random_resized_crop,
     random_views,
 )
-from fedaux.pretraining.trainer import pretrain
+from fedaux.models.pretraining.trainer import pretrain
 
 
 @pytest.mark.parametrize("size", [2, 5, 16])
