@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedaux.audit.run import audit_client as audit_client
+    from fedaux.audit.run import audit_site as audit_site
     from fedaux.config.methods import METHODS as METHODS
     from fedaux.config.methods import Method as Method
     from fedaux.config.parsing import ConfigError as ConfigError
@@ -81,7 +81,7 @@ _HOMES = {
     "Sweep": "sweeps.grid",
     "SweepResult": "sweeps.engine",
     "UNIT_SENSITIVITY": "privacy.mechanism",
-    "audit_client": "audit.run",
+    "audit_site": "audit.run",
     "check_shapes": "scoring.base",
     "compare": "sweeps.compare",
     "export_model": "export.export",

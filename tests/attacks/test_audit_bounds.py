@@ -5,7 +5,7 @@ half the noise is reported.
 import numpy as np
 import pytest
 
-from fedaux.audit.attack import linear_scores, lower_bounds
+from attacks.package.bounds import linear_scores, lower_bounds
 from fedaux.privacy.mechanism import add_noise, multiplier
 
 REACH = 2.0**21

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaux.audit.site import AuditedSite, HostileServer, write_rows
+from fedaux.audit.site import AuditedSite, HostileServer
 from fedaux.client.handlers import open_task
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
@@ -23,6 +23,7 @@ from fedaux.flower.federation import read_reply
 from fedaux.flower.node_settings import open_site
 from fedaux.messages import TrainOrder, Update
 from fedaux.methods.hooks import LocalWork, hooks_of
+from helpers.audited_sites import audited_site, write_rows
 
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=4, norm="none")
 PRIVATE = {
@@ -66,7 +67,7 @@ def test_these_methods_keep_state() -> None:
 
 def site_at(folder: Path, method: str, settings: str) -> AuditedSite:
     """The same vault and records, under other settings of the owner."""
-    return AuditedSite.at(
+    return audited_site(
         folder / "data",
         SPEC,
         method=method,

@@ -18,22 +18,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 from fedaux import Config
-from fedaux.audit import layer
-from fedaux.audit.layer import (
-    NAMES,
-    SecureSites,
-    broadcast_of,
-    own_approvals,
-    own_gate,
-    own_sums,
-    whole_network,
-)
+from fedaux.audit.approvals import ESCAPE, own_approvals
+from fedaux.audit.gate import own_gate
 from fedaux.audit.own_site import OwnSite
-from fedaux.audit.site import AuditedSite, HostileServer, write_rows
+from fedaux.audit.secure_sums import COPIES, SITES, SecureSites, flipped_sign, own_sums
+from fedaux.audit.site import AuditedSite, HostileServer
+from fedaux.audit.training import by_method, whole_network
 from fedaux.cli import app
 from fedaux.client.approvals import LOG, ApprovalLog
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.sends import needed_by
 from fedaux.core.failures import Refusal
 from fedaux.deploy.certificates import fingerprint, generate_key_pair
 from fedaux.deploy.layout import site_config
@@ -66,6 +61,7 @@ from fedaux.privacy.secure_sum import (
     sum_settings,
     survivors_signed,
 )
+from helpers.audited_sites import audited_site, write_rows
 from helpers.mutations import find_mutation
 
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=4, norm="none")
@@ -107,16 +103,7 @@ def training_orders(server: HostileServer) -> list[TrainOrder]:
     """Orders to train heads and whole networks, by every method."""
     head = server.train(np.zeros(10), lr=0.1)
     whole = whole_network(head, server)
-    return [
-        replace(
-            order,
-            method=method,
-            method_options="{}",
-            broadcast=broadcast_of(method, order),
-        )
-        for method in METHODS
-        for order in (head, whole)
-    ]
+    return [by_method(method, order) for method in METHODS for order in (head, whole)]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +116,7 @@ def test_a_site_for_the_private_head_trains_for_nobody(
     digits.
     """
     data = rows(tmp_path / "data")
-    site = AuditedSite.at(
+    site = audited_site(
         data,
         SPEC,
         method="private-head",
@@ -155,7 +142,7 @@ def test_a_site_for_the_private_head_trains_for_nobody(
 
 
 def test_a_method_without_scores_releases_nothing(tmp_path: Path) -> None:
-    site = AuditedSite.at(rows(tmp_path / "data"), SPEC, method="feddf+p")
+    site = audited_site(rows(tmp_path / "data"), SPEC, method="feddf+p")
     server = HostileServer.against(site, (4,), 2)
     reply = site.send(server.prepare(server.map(column=np.eye(4)[0])))
     assert reply.error.reason == Refusal.ORDER
@@ -165,7 +152,7 @@ def test_a_method_without_scores_releases_nothing(tmp_path: Path) -> None:
 def test_a_site_that_does_not_say_what_may_leave_answers_nothing(
     tmp_path: Path,
 ) -> None:
-    site = AuditedSite.at(rows(tmp_path / "data"), SPEC)
+    site = audited_site(rows(tmp_path / "data"), SPEC)
     silent = replace(site.config, federation=replace(site.config.federation, sends=()))
     site = replace(site, config=silent)
     server = HostileServer.against(site, (4,), 2)
@@ -184,7 +171,7 @@ def test_no_order_tells_what_the_owner_does_not_list(
     tmp_path: Path, method: str
 ) -> None:
     config = settings(method)
-    sends = config.federation.sends or layer.needed_by(config)
+    sends = config.federation.sends or needed_by(config)
     config = replace(config, federation=replace(config.federation, sends=sends))
     result = own_gate(own(config), tmp_path)
     assert not result.violated, result.detail
@@ -212,7 +199,7 @@ def test_honest_sums_are_answered(tmp_path: Path, method: str) -> None:
         assert sites.accepts_unequal(order, order, same_terms=True)
 
 
-@pytest.mark.parametrize("how", layer.COPIES)
+@pytest.mark.parametrize("how", COPIES)
 def test_a_copied_key_that_were_taken_would_give_other_masks(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +226,7 @@ def opened_alone(sites: SecureSites, how: str) -> tuple[np.ndarray, np.ndarray]:
     terms = sites.terms(order)
     text = terms.to_json()
     agreed = sum_settings(terms, sites.roster)
-    athens, bern, cairo = NAMES
+    athens, bern, cairo = SITES
 
     def ask(name: str, step: str, arrays: dict[str, bytes]) -> dict[str, bytes]:
         sent = {key: np.frombuffer(value, np.uint8) for key, value in arrays.items()}
@@ -253,12 +240,12 @@ def opened_alone(sites: SecureSites, how: str) -> tuple[np.ndarray, np.ndarray]:
         assert answer is not None
         keys[name] = answer[name]
     share_key = secrets.token_bytes(32)
-    copied = layer.COPIES[how](Keys.from_bytes(athens, keys[athens]).mask_key)
+    copied = COPIES[how](Keys.from_bytes(athens, keys[athens]).mask_key)
     signing_key = load_signing_key(sites.sites[cairo].vault)
     unsigned = Keys(cairo, copied, public_key(share_key), bytes(64), bytes(64), b"")
     forged = replace(unsigned, signature=signing_key.sign(unsigned.signed(agreed)))
     if how == "as it is":  # equal bytes are refused in any case
-        forged = replace(forged, mask_key=layer.flipped_sign(copied))
+        forged = replace(forged, mask_key=flipped_sign(copied))
         forged = replace(forged, signature=signing_key.sign(forged.signed(agreed)))
     keys[cairo] = forged.to_bytes()
     shares = {name: ask(name, "shares", keys) for name in (athens, bern)}
@@ -271,7 +258,7 @@ def opened_alone(sites: SecureSites, how: str) -> tuple[np.ndarray, np.ndarray]:
         secrets.token_bytes(32),
         keys=parsed,
     )
-    points = {name: agreed.position(name) for name in NAMES}
+    points = {name: agreed.position(name) for name in SITES}
     junk = [split(secrets.token_bytes(32), agreed.threshold, points) for _ in range(2)]
     shares[cairo] = {
         name: helper._seal(name, junk[0][name] + junk[1][name])
@@ -281,20 +268,20 @@ def opened_alone(sites: SecureSites, how: str) -> tuple[np.ndarray, np.ndarray]:
     for name in (athens, bern):
         sealed = {
             other: np.frombuffer(shares[other][name], np.uint8)
-            for other in NAMES
+            for other in SITES
             if other != name
         }
         reply = sites.sites[name].send(SumOrder(name, text, "masked", sealed))
         assert not reply.has_error()
         masked[name] = read_reply(Masked, reply).arrays["masked"]
-    survivors = dict.fromkeys(NAMES, b"")
+    survivors = dict.fromkeys(SITES, b"")
     signatures = {
         name: ask(name, "survivors", survivors)[name] for name in (athens, bern)
     }
-    signatures[cairo] = signing_key.sign(survivors_signed(agreed, parsed, tuple(NAMES)))
+    signatures[cairo] = signing_key.sign(survivors_signed(agreed, parsed, tuple(SITES)))
     opened = {name: ask(name, "unmask", signatures) for name in (athens, bern)}
     own_share = helper._open(bern, shares[bern][cairo])[SHARE:]
-    weights = lagrange_weights([points[name] for name in NAMES])
+    weights = lagrange_weights([points[name] for name in SITES])
     seed = combine(
         [opened[athens]["seed bern"], opened[bern]["seed bern"], own_share], weights
     )
@@ -322,7 +309,7 @@ def asking_site(
     folder: Path, method: str, standing: tuple[str, ...] = (), **more: object
 ) -> AuditedSite:
     federation = {"sites": ["site"], "approval": "ask", "standing": list(standing)}
-    return AuditedSite.at(
+    return audited_site(
         rows(folder / "data"),
         SPEC,
         method=method,
@@ -422,7 +409,7 @@ def test_the_owner_s_screen_shows_what_is_approved(tmp_path: Path) -> None:
     site = asking_site(tmp_path, "fedavg", head_init="random")
     server = HostileServer.against(site, (4,), 2)
     order = server.train(np.zeros(10), lr=0.1)
-    hidden = plan_of(layer.ESCAPE, "fedavg", 1, False, [order])
+    hidden = plan_of(ESCAPE, "fedavg", 1, False, [order])
     assert site.send(PlanOrder("site", hidden.to_json())).error.reason == Refusal.ORDER
     assert not (site.vault / LOG).exists()
     honest = plan_of("run", "fedavg", 1, False, [order])
@@ -443,7 +430,7 @@ def test_an_order_cannot_fill_the_memory_of_a_site(
     """One order once asked a site whose own number of random features is zero for 74.5
     GiB.
     """
-    site = AuditedSite.at(rows(tmp_path / "data"), SPEC, method="ridge", head_only=True)
+    site = audited_site(rows(tmp_path / "data"), SPEC, method="ridge", head_only=True)
     server = HostileServer.against(site, (4,), 2)
     order = replace(server.sums("moments"), random_features=100_000, width=100_000)
     assert site.send(order).error.reason == Refusal.ORDER
@@ -481,7 +468,7 @@ def test_the_owners_audit_finds_what_is_taken_out(
     find_mutation(name)(monkeypatch)
     approval = "ask" if attack == "approvals" else "none"
     config = settings(method, secure=attack == "sums", approval=approval)
-    federation = replace(config.federation, sends=layer.needed_by(config))
+    federation = replace(config.federation, sends=needed_by(config))
     attacks = {"gate": own_gate, "sums": own_sums, "approvals": own_approvals}
     result = attacks[attack](own(replace(config, federation=federation)), tmp_path)
     assert result.violated, name

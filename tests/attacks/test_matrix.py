@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from fedaux import Config
-from fedaux.audit.layer import broadcast_of, undisclosed
-from fedaux.audit.site import AuditedSite, HostileServer, write_rows
+from fedaux.audit.gate import undisclosed
+from fedaux.audit.site import AuditedSite, HostileServer
+from fedaux.audit.training import broadcast_of
 from fedaux.client.gate import admit
 from fedaux.client.site import Site
 from fedaux.config.methods import METHODS
@@ -40,6 +41,7 @@ from fedaux.messages import (
     plan_of,
 )
 from fedaux.privacy.ledger import disclosed_by, disclosures
+from helpers.audited_sites import write_rows
 
 SENDS = [(), *((word,) for word in MEANINGS), tuple(MEANINGS)]  # what an owner may list
 SECURE = [False, True]

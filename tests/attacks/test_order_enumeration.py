@@ -20,15 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fedaux.audit.site import (
-    AuditedSite,
-    HostileServer,
-    ask,
-    refused,
-    set_mlp,
-    with_own_sends,
-    write_rows,
-)
+from fedaux.audit.site import HostileServer, ask, refused
 from fedaux.client import handlers
 from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
@@ -57,6 +49,7 @@ from fedaux.privacy.roster import ROSTER_FILE, make_signing_key, write_roster
 from fedaux.scoring.features import extractor_hash
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import make_server
+from helpers.audited_sites import audited_site, set_mlp, with_own_sends, write_rows
 
 WIDTH, CLASSES = 6, 2
 SPEC = PrototypeSpec.of("mlp", hidden=4, features=WIDTH, norm="none")
@@ -215,7 +208,7 @@ class Pair:
         other = x.copy()
         other[0] = (1000.0, 0.0, 3.0)
         self.sites = [
-            AuditedSite.at(
+            audited_site(
                 write_rows(folder / name, rows, [0, 1] * 3),
                 SPEC,
                 privacy=privacy,

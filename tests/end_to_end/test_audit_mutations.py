@@ -3,8 +3,8 @@ nothing is found without.
 """
 
 import pytest
-
 from fedaux.audit.attack import AuditConfig
+
 from fedaux.audit.run import ATTACKS, attack
 from fedaux.core.failures import OrderError
 from fedaux.flower import client_app as client

@@ -10,8 +10,8 @@ import pytest
 from torch import Tensor, nn
 
 from fedaux import per_record_safe
-from fedaux.audit.own_site import FORMATS, OWN_ATTACKS
-from fedaux.audit.run import audit_site
+from fedaux.audit.odd_records import FORMATS
+from fedaux.audit.run import OWN_ATTACKS, audit_site
 from fedaux.config.schema import Config
 from fedaux.flower import serialization
 from fedaux.scoring import embedding
@@ -65,6 +65,12 @@ def settings(
     }
 
 
+def save_dataset(folder: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = {"x": [[0.0] * 8] * 4, "label": ["flu", "none"] * 2}
+    datasets.Dataset.from_dict(rows).save_to_disk(str(folder))
+
+
 def findings(facts: dict[str, Any], *only: str) -> dict[str, Any]:
     return {one.name: one for one in audit_site(Config.from_dict(facts), only)}
 
@@ -79,9 +85,7 @@ def test_settings_that_hold_are_attacked_and_hold(
     source: str, tokenizer: Path, tmp_path: Path
 ) -> None:
     if source == "huggingface":
-        datasets = pytest.importorskip("datasets")
-        rows = {"x": [[0.0] * 8] * 4, "label": ["flu", "none"] * 2}
-        datasets.Dataset.from_dict(rows).save_to_disk(str(tmp_path / "own"))
+        save_dataset(tmp_path / "own")
     found = findings(settings(tmp_path / "own", source, tokenizer))
     assert set(found) == set(OWN_ATTACKS)
     assert not [finding.detail for finding in found.values() if finding.violated]
@@ -91,7 +95,7 @@ def test_settings_that_hold_are_attacked_and_hold(
         "this site's owner is not asked (federation.approval)",
     ]
     assert found["own-source"].claimed == 0.7
-    assert f"{len(FORMATS[source][0])} odd records" in found["own-source"].detail
+    assert f"{len(FORMATS[source].odd)} odd records" in found["own-source"].detail
     # the odd record does count, as far as is claimed
     assert 0 < found["own-source"].bound < 0.7
     assert found["own-account"].bound == pytest.approx(0.7, rel=1e-3)
@@ -100,21 +104,24 @@ def test_settings_that_hold_are_attacked_and_hold(
 def test_a_split_that_is_guessed_from_a_folder_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guessed_split(monkeypatch)
     facts = settings(tmp_path / "own", "images")
     facts["data"]["classes"] = ["flu", "none"]
+    assert not findings(facts, "own-source")["own-source"].violated
+    guessed_split(monkeypatch)
     found = findings(facts, "own-source")["own-source"]
     assert found.violated
     assert "sizes 24 and 1 are sent" in found.detail
 
 
+@pytest.mark.parametrize("source", ["csv", "parquet", "npy", "huggingface"])
 def test_labels_that_are_numbered_from_records_are_found(
-    tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    own = settings(tmp_path / "own", source, tokenizer)
+    if source == "huggingface":
+        save_dataset(tmp_path / "own")
     labels_by_record(monkeypatch)
-    assert findings(settings(tmp_path / "own", "csv", tokenizer), "own-source")[
-        "own-source"
-    ].violated
+    assert findings(own, "own-source")["own-source"].violated
 
 
 def test_a_map_that_is_not_checked_is_found(

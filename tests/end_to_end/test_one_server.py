@@ -19,7 +19,6 @@ from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
 from fedaux import Config, register
-from fedaux.audit.site import with_own_sends
 from fedaux.client.training import train_local
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
@@ -45,6 +44,7 @@ from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
+from helpers.audited_sites import with_own_sends
 
 NODES = ("2", "3", "4", "5")  # how an in-process grid calls its clients
 CONFIG = Config(

@@ -17,7 +17,6 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from typer.testing import CliRunner
 
-from fedaux.audit.site import with_own_sends
 from fedaux.cli import app as command
 from fedaux.data.federated import client_names
 from fedaux.flower.client_app import app as clients
@@ -28,6 +27,7 @@ from fedaux.runs.status import RunStatus
 from fedaux.server import regions
 from fedaux.server.regions import RegionSpec
 from fedaux.server.run_lock import LockedError, RunLock
+from helpers.audited_sites import with_own_sends
 from helpers.harness import Patience
 from helpers.tiny import TINY_CONFIG
 

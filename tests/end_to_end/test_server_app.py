@@ -11,7 +11,6 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
-from fedaux.audit.site import with_own_sends
 from fedaux.core.failures import Refusal
 from fedaux.data.federated import client_names
 from fedaux.export.model import Model
@@ -21,6 +20,7 @@ from fedaux.runs.server_app import app as server
 from fedaux.runs.status import RunStatus
 from fedaux.server.run_lock import LockedError, RunLock
 from fedaux.server.run_state import RunState
+from helpers.audited_sites import with_own_sends
 from helpers.tiny import MLP, TINY_CONFIG
 
 

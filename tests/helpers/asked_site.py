@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedaux.audit.site import with_own_sends
 from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
+from helpers.audited_sites import with_own_sends
 from helpers.samples import prepare_order, sums_order, train_order
 
 NETWORK = PrototypeSpec.of("mlp", hidden=4, features=4, norm="none")

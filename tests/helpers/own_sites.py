@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from fedaux import Config
-from fedaux.audit.site import with_own_sends
 from fedaux.client.approvals import ApprovalLog
 from fedaux.client.approvals import Entry as LogEntry
 from fedaux.config.sections import AuxConfig, DataConfig
@@ -33,6 +32,7 @@ from fedaux.scoring.base import bound_function
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.run_state import RunState, RunWriter
 from fedaux.server.server import make_server
+from helpers.audited_sites import with_own_sends
 
 NAMES = ("north", "south", "west")
 CLASSES = tuple(map(str, range(10)))

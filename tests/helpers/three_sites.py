@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from fedaux import Config
-from fedaux.audit.site import with_own_sends
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import (
@@ -17,6 +16,7 @@ from fedaux.config.sections import (
 )
 from fedaux.privacy.account import read_account
 from fedaux.server.run_state import RunState
+from helpers.audited_sites import with_own_sends
 from helpers.harness import Servers
 from helpers.slow_training import FOLDER
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from fedaux import run as run_here
-from fedaux.audit.site import with_own_sends
 from fedaux.runs.status import RunStatus
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
+from helpers.audited_sites import with_own_sends
 from helpers.harness import BIN, Servers, wait_for
 from helpers.three_sites import CONFIG as THREE
 

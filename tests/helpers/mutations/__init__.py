@@ -1,5 +1,5 @@
 """Mutations: each replaces one behaviour of fedaux by a defect, which a test or an
-attack of the audit must find.
+attack on the package must find.
 
 `python -m helpers.mutations [NUMBER | NAME ...]` applies them one at a time and runs
 their tests. A mutation replaces a function, a method or a constant where it is looked

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedaux.audit import layer
+from fedaux.audit import gate as audit_gate
 from fedaux.client import approvals, gate
 from fedaux.client.secure_sums import Participation
 from fedaux.deploy import certificates
@@ -131,4 +131,4 @@ def key_of_sums_is_kept(patch: pytest.MonkeyPatch) -> None:
 )
 def audit_sends_no_orders_to_train(patch: pytest.MonkeyPatch) -> None:
     """The owner's audit tries no training."""
-    patch.setattr(layer, "METHODS", {})
+    patch.setattr(audit_gate, "METHODS", {})

@@ -36,7 +36,7 @@ Noise = Callable[[Integers, float], Integers]
 # how records are read
 
 
-@found_by("new-label", "odd-arrays", "odd-lines", "odd-parquet", "odd-datasets")
+@found_by("new-label")
 def labels_by_record(patch: pytest.MonkeyPatch) -> None:
     """Labels are numbered from the records that are there."""
     patch.setattr(
@@ -56,7 +56,6 @@ def every_label_is_a_number(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DeclaredClasses, "label", DeclaredClasses.by_number)
 
 
-@found_by("odd-images")
 @fails(
     SOURCE_CONTRACT,
     red="test_one_record_changes_no_other[images-in train]",

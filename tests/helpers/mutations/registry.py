@@ -1,5 +1,5 @@
-"""What a mutation is, and the two tables of what must find each: tests, and attacks of
-the audit.
+"""What a mutation is, and the two tables of what must find each: tests, and attacks on
+the package.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class FailingTest:
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """Attacks of the audit that must all find a mutation, with this number of draws; 0
-    is the audit's default.
+    """Attacks on the package that must all find a mutation, with this number of draws;
+    0 is their default.
     """
 
     mutation: Mutation
@@ -74,8 +74,8 @@ def fails(test: str, *, red: str, attack: str = "") -> Callable[[Mutation], Muta
 def found_by(
     *attacks: str, draws: int = 0, slow: bool = False
 ) -> Callable[[Mutation], Mutation]:
-    """Register the decorated mutation together with attacks of the audit that must find
-    it.
+    """Register the decorated mutation together with attacks on the package that must
+    find it.
     """
 
     def register(mutation: Mutation) -> Mutation:

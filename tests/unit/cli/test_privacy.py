@@ -9,31 +9,58 @@ import pytest
 
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import Exit
-from fedaux.privacy import account
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import release_mechanism
 from helpers.accounts import enter
 from helpers.commands import fedaux, paragraph
+from helpers.mutations import uncapped
 from helpers.runs import finished_run
+
+SITE = """\
+method = "private-head"
+prototypes = [{name = "mlp", features = 8, hidden = 8}]
+[data]
+source = "images"
+path = "/nowhere"
+partition = "own"
+classes = ["flu", "cold"]
+options = {size = 8}
+[federation]
+sites = ["berlin"]
+sends = ["noisy sums"]
+[privacy]
+delta = 1e-6
+"""
 
 
 def test_privacy_audit_exits_with_its_verdict(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    only = ("--only", "questions", "--only", "printed")
-    assert fedaux(monkeypatch, "privacy", "audit", *only) == 0
+    site = tmp_path / "site.toml"
+    site.write_text(SITE)
+    audit = ("privacy", "audit", "--site", site)
+    only = ("--only", "own-networks", "--only", "own-account")
+    assert fedaux(monkeypatch, *audit, *only) == 0
     assert "No violation was found" in paragraph(capsys.readouterr().out)
-    monkeypatch.setattr(account, "round_up", lambda epsilon: f"{epsilon:.3g}")
-    assert fedaux(monkeypatch, "privacy", "audit", *only) == 1
-    assert "The claim does not hold against printed" in paragraph(
+    uncapped(monkeypatch)
+    assert fedaux(monkeypatch, *audit, *only) == 1
+    assert "The claim does not hold against own-account" in paragraph(
         capsys.readouterr().out
     )
-    assert fedaux(monkeypatch, "privacy", "audit", *only, "--json") == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["violated"]
-    assert [one["violated"] for one in told["findings"]] == [False, True]
-    assert fedaux(monkeypatch, "privacy", "audit", "--only", "nothing") == Exit.SETTINGS
+    assert fedaux(monkeypatch, *audit, *only, "--json") == 1
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["violated"]
+    assert verdict["delta"] == 1e-6
+    assert [row["violated"] for row in verdict["findings"]] == [False, True]
+    assert fedaux(monkeypatch, *audit, "--only", "nothing") == Exit.SETTINGS
     assert "unknown attack 'nothing'" in paragraph(capsys.readouterr().err)
+
+
+def test_an_audit_says_that_it_needs_the_settings_of_a_site(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fedaux(monkeypatch, "privacy", "audit") == Exit.USAGE
+    assert "--site site.toml" in paragraph(capsys.readouterr().err)
 
 
 def test_a_report_shows_what_was_spent_and_what_is_not_covered(

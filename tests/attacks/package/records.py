@@ -20,33 +20,31 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedaux.audit.attack import (
+from attacks.package.bounds import (
     FAILURE_PROBABILITY,
-    AttackResult,
-    AttackSkipped,
     AuditConfig,
+    DrawnResult,
     Vector,
     distinguish,
     one_run_bound,
 )
-from fedaux.audit.site import (
-    AuditedSite,
-    HostileServer,
-    compare_releases,
+from attacks.package.orders import (
     gradient,
     head_order,
+    noisy_sum,
     score_order,
     scores,
-    set_mlp,
     tell_apart,
     training,
-    write_rows,
 )
+from fedaux.audit.result import AttackResult, AttackSkipped
+from fedaux.audit.site import AuditedSite, HostileServer, compare_releases
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.arrays import Arrays
 from fedaux.flower.federation import read_reply
 from fedaux.messages import TrainOrder, Update
 from fedaux.privacy.module_validation import UnsupportedModuleError, validate_module
+from helpers.audited_sites import audited_site, set_mlp, write_rows
 
 Floats = NDArray[np.float32]
 # (h, w, n) → h·w, n times over, by a kernel for n rows
@@ -127,7 +125,7 @@ def integer_map(folder: Path, audit: AuditConfig) -> AttackResult:
     set_mlp(server.model, bias=deviation + 1024.0)
     public: Arrays = {"mean": np.full(width, 1024, np.float32), "basis": basis}
     return compare_releases(
-        sites, server.prepare(public), audit, f"{rows} records or one more"
+        sites, server.prepare(public), f"{rows} records or one more"
     )
 
 
@@ -151,7 +149,7 @@ def one_record_more(
         write_rows(folder / which, x[:n], [2] * n, ("a", "b", "c"))
         for which, n in counts.items()
     ]
-    sites = [AuditedSite.at(path, spec, **settings) for path in data]
+    sites = [audited_site(path, spec, **settings) for path in data]
     return sites, HostileServer.against(sites[0], (5,), 3)
 
 
@@ -233,8 +231,8 @@ def kept_state(folder: Path, audit: AuditConfig) -> AttackResult:
     draws, direction = [], np.array([-1.0, -1.0, 0, 0, 0, 0])
     for which, row in (("one", (0.0, 0.0)), ("other", (300.0, 300.0))):
         data = write_rows(folder / which, np.array([row, *[(1, 1)] * 7]), [0] * 8)
-        private = AuditedSite.at(data, **settings)
-        plain = AuditedSite.at(
+        private = audited_site(data, **settings)
+        plain = audited_site(
             data, **{**settings, "privacy": {"epsilon": audit.epsilon}}
         )
         order = replace(
@@ -316,7 +314,7 @@ def _persons(
     data = write_rows(
         folder, x, [0] * len(x), persons=[*["many"] * many, "p", "q", "r", "s"]
     )
-    return AuditedSite.at(data, person="person", **settings)
+    return audited_site(data, person="person", **settings)
 
 
 def exchanged(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -328,7 +326,7 @@ def exchanged(folder: Path, audit: AuditConfig) -> AttackResult:
         write_rows(folder / which, np.array([row, *[(1, 1)] * 7]), [label] + [0] * 7)
         for which, (row, label) in neighbours.items()
     ]
-    sites = [AuditedSite.at(path, **scores(audit)) for path in data]
+    sites = [audited_site(path, **scores(audit)) for path in data]
     return tell_apart(sites, score_order(sites[0]), audit.more_draws())
 
 
@@ -336,7 +334,7 @@ def added(folder: Path, audit: AuditConfig) -> AttackResult:
     """One record more in the sums and counts of φ, at a declared size."""
     settings = scores(audit, adjacency="add-remove", declared_records=8)
     sites = [
-        AuditedSite.at(
+        audited_site(
             write_rows(folder / f"{n}", np.array([(1, 0)] * n), [0] * n), **settings
         )
         for n in (7, 8)
@@ -350,7 +348,7 @@ def trained(folder: Path, audit: AuditConfig) -> AttackResult:
     """
     x = np.array([*[(1, 1)] * 3, (LOUD, 0)])
     sites = [
-        AuditedSite.at(write_rows(folder / f"{n}", x[:n], [0] * n), **training(audit))
+        audited_site(write_rows(folder / f"{n}", x[:n], [0] * n), **training(audit))
         for n in (3, 4)
     ]
     direction = gradient(np.array([LOUD, 0.0]), np.zeros(2), 0)
@@ -373,16 +371,16 @@ def canaries(folder: Path, audit: AuditConfig) -> AttackResult:
     data = write_rows(
         folder / "tossed", LOUD * np.eye(CANARIES)[included], labels[included]
     )
-    site = AuditedSite.at(
+    site = audited_site(
         data,
         PrototypeSpec.of("mlp", hidden=CANARIES, features=CANARIES, norm="none"),
         **training(audit),
     )
     server = HostileServer.against(site, (CANARIES,), 2)
     set_mlp(server.model, first=np.eye(CANARIES), second=np.eye(CANARIES))
-    noisy_sum = site.noisy_sum(server.train(np.zeros(2 * CANARIES + 2)))
+    sums = noisy_sum(site, server.train(np.zeros(2 * CANARIES + 2)))
     # canary j moves the two weights of feature j apart, by the sign of its label
-    weights, quarter = noisy_sum[: 2 * CANARIES].reshape(2, CANARIES), CANARIES // 4
+    weights, quarter = sums[: 2 * CANARIES].reshape(2, CANARIES), CANARIES // 4
     order = np.argsort((weights[1] - weights[0]) * (1 - 2 * labels))
     right, guesses = (
         int(included[order[-quarter:]].sum() + (~included[order[:quarter]]).sum()),
@@ -392,7 +390,7 @@ def canaries(folder: Path, audit: AuditConfig) -> AttackResult:
         CANARIES, guesses, right, audit.delta, 1 - FAILURE_PROBABILITY
     )
     detail = f"{right} of {guesses} guesses on {CANARIES} canaries are right"
-    return AttackResult(audit.epsilon, bound, detail, draws=1)
+    return DrawnResult(audit.epsilon, bound, detail, draws=1)
 
 
 def text_length(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -439,7 +437,7 @@ def _text_sites(folder: Path, audit: AuditConfig, **tables: Rows) -> list[Audite
     paths = [
         write_csv(folder / which / "table.csv", rows) for which, rows in tables.items()
     ]
-    return [AuditedSite.at(path, spec, source="csv", **scores(audit)) for path in paths]
+    return [audited_site(path, spec, source="csv", **scores(audit)) for path in paths]
 
 
 def write_csv(path: Path, rows: Rows) -> Path:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedaux.audit.attack import AttackSkipped
-from fedaux.audit.records import TRIES, cancelling_pairs, find_shape_dependent
+from attacks.package.records import TRIES, cancelling_pairs, find_shape_dependent
+from fedaux.audit.result import AttackSkipped
 
 
 @pytest.mark.parametrize("width", [2, 64, 512])

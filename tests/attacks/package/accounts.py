@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,25 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from fedaux.audit.attack import AttackResult, AuditConfig
-from fedaux.audit.site import (
-    NAME,
-    AuditedSite,
-    head_order,
-    refused,
-    score_order,
-    scores,
-    training,
-    write_rows,
-)
+from attacks.package.bounds import AuditConfig
+from attacks.package.orders import head_order, score_order, scores, training
+from fedaux.audit.releases import composed_epsilon, distinct, replies_to
+from fedaux.audit.result import AttackResult
+from fedaux.audit.site import NAME, AuditedSite, refused
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.accounts import Account
-from fedaux.flower.federation import read_reply
 from fedaux.messages import (
     Federation,
     Order,
-    PrepareOrder,
     Release,
     Reply,
     Subtotal,
@@ -43,12 +35,13 @@ from fedaux.messages import (
     Update,
 )
 from fedaux.privacy.account import Entry, SiteAccount
-from fedaux.privacy.accounting import Mechanism, release_mechanism, total_epsilon
+from fedaux.privacy.accounting import release_mechanism
 from fedaux.privacy.ledger import Ledger
 from fedaux.runs.runner import in_process, run_in_folder
 from fedaux.server.loop import QuorumError
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
+from helpers.audited_sites import audited_site, write_rows
 
 LOST_ROUNDS = 3  # whose replies never arrive
 # rounding to nearest makes each of them smaller
@@ -67,7 +60,7 @@ def rounds_raised(folder: Path, audit: AuditConfig) -> AttackResult:
                 site, [head_order(site, round_) for round_ in range(1, rounds + 2)]
             )
         )
-    bound = composed_epsilon(replies, audit, "add-remove")
+    bound = composed_epsilon(replies, audit.delta, "add-remove")
     detail = f"{len(replies)} rounds of training were answered"
     return AttackResult(audit.epsilon, bound, detail)
 
@@ -80,7 +73,7 @@ def repeated_requests(folder: Path, audit: AuditConfig) -> AttackResult:
     orders = [score_order(site, scale) for scale in (1, 1, 2, 3, 4)]
     return AttackResult(
         audit.epsilon,
-        composed_epsilon(list(replies_to(site, [*orders, *orders])), audit),
+        composed_epsilon(list(replies_to(site, [*orders, *orders])), audit.delta),
     )
 
 
@@ -93,7 +86,7 @@ def wrong_size(folder: Path, audit: AuditConfig) -> AttackResult:
     order = score_order(site)
     large = replace(order, size=_largest_size(site.config.privacy))
     replies = list(replies_to(site, [large, order, *_twice(site)]))
-    bound = composed_epsilon(replies, audit, "add-remove")
+    bound = composed_epsilon(replies, audit.delta, "add-remove")
     detail = f"{len(replies)} replies, after a question of size {large.size:,}"
     return AttackResult(audit.epsilon, bound, detail)
 
@@ -115,7 +108,9 @@ def failed_release(folder: Path, audit: AuditConfig) -> AttackResult:
         site.config, privacy=replace(site.config.privacy, epsilon=audit.epsilon)
     )
     replies = list(replies_to(replace(site, config=raised), [order]))
-    return AttackResult(_account(replies[-1]).epsilon, composed_epsilon(replies, audit))
+    return AttackResult(
+        _account(replies[-1]).epsilon, composed_epsilon(replies, audit.delta)
+    )
 
 
 def old_account(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -127,7 +122,8 @@ def old_account(folder: Path, audit: AuditConfig) -> AttackResult:
     site.forget()
     again = replace(score_order(site, scale=2), known_entries=_account(first).entries)
     return AttackResult(
-        audit.epsilon, composed_epsilon([first, *replies_to(site, [again])], audit)
+        audit.epsilon,
+        composed_epsilon([first, *replies_to(site, [again])], audit.delta),
     )
 
 
@@ -136,8 +132,8 @@ def many_names(folder: Path, audit: AuditConfig) -> AttackResult:
     names = tuple(f"{NAME}-{number}" for number in range(10))
     site = _site(folder, scores(audit), names)
     replies = list(replies_to(site, [score_order(site, client=name) for name in names]))
-    detail = f"{len(names)} names got {len(_distinct(replies))} different releases"
-    return AttackResult(audit.epsilon, composed_epsilon(replies, audit), detail)
+    detail = f"{len(names)} names got {len(distinct(replies))} different releases"
+    return AttackResult(audit.epsilon, composed_epsilon(replies, audit.delta), detail)
 
 
 def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
@@ -147,7 +143,7 @@ def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
     settings = training(audit, epsilon=audit.epsilon / 4, train_rounds=2)
     site = _site(folder, {**settings, "method": "fedaux"})
     replies = list(replies_to(site, [score_order(site), *_twice(site)]))
-    bound = composed_epsilon(replies, audit, "add-remove")
+    bound = composed_epsilon(replies, audit.delta, "add-remove")
     return AttackResult(_account(replies[-1]).epsilon, bound, f"{len(replies)} replies")
 
 
@@ -155,7 +151,7 @@ def _site(
     folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)
 ) -> AuditedSite:
     data = write_rows(folder / "data", np.array([(1, 0), (0, 1), (1, 1)]), [0, 1, 0])
-    return AuditedSite.at(data, names=names, **settings)
+    return audited_site(data, names=names, **settings)
 
 
 def _twice(site: AuditedSite) -> list[TrainOrder]:
@@ -163,50 +159,6 @@ def _twice(site: AuditedSite) -> list[TrainOrder]:
     again.
     """
     return [head_order(site, round_) for round_ in (1, 1, 2, 2)]
-
-
-def replies_to(
-    site: AuditedSite, orders: Iterable[Order]
-) -> Iterator[Release | Update]:
-    """The client's replies, without refusals."""
-    for order in orders:
-        reply = site.send(order)
-        if not refused(reply):
-            yield (
-                read_reply(Release, reply)
-                if isinstance(order, PrepareOrder)
-                else read_reply(Update, reply)
-            )
-
-
-def _distinct(replies: Sequence[Release | Update]) -> list[Release | Update]:
-    """Without repetitions: the same numbers sent twice reveal nothing new."""
-    arrays = (
-        r.arrays["values"] if isinstance(r, Release) else r.weights["parameters"]
-        for r in replies
-    )
-    return list(
-        {
-            array.tobytes(): reply for array, reply in zip(arrays, replies, strict=True)
-        }.values()
-    )
-
-
-def composed_epsilon(
-    replies: Sequence[Release | Update],
-    audit: AuditConfig,
-    adjacency: str = "replace-one",
-) -> float:
-    """ε of everything that was sent, by the noise that it states."""
-    if not replies:
-        raise AssertionError("the client answered nothing, so nothing was attacked")
-    mechanisms = [
-        Mechanism.of(r)
-        if isinstance(r, Release)
-        else Mechanism(r.noise, r.rate, r.steps, len(r.weights["parameters"]))
-        for r in _distinct(replies)
-    ]
-    return total_epsilon(mechanisms, audit.delta, adjacency)
 
 
 def _largest_size(privacy: PrivacyConfig) -> int:

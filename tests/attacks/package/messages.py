@@ -21,25 +21,11 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedaux.audit.attack import (
-    AttackResult,
-    AttackSkipped,
-    AuditConfig,
-    Vector,
-    distinguish,
-)
-from fedaux.audit.records import write_csv
-from fedaux.audit.site import (
-    AuditedSite,
-    ask,
-    compare_replies,
-    head_order,
-    refused,
-    score_order,
-    scores,
-    training,
-    write_rows,
-)
+from attacks.package.bounds import AuditConfig, Vector, distinguish
+from attacks.package.orders import head_order, score_order, scores, training
+from attacks.package.records import write_csv
+from fedaux.audit.result import AttackResult, AttackSkipped
+from fedaux.audit.site import AuditedSite, ask, compare_replies, refused
 from fedaux.config.methods import SUMS
 from fedaux.core.arrays import Arrays
 from fedaux.data.records import Corpus
@@ -67,6 +53,7 @@ from fedaux.messages import (
 from fedaux.messages.declaration import Answered
 from fedaux.models import flatten_state
 from fedaux.privacy.module_validation import per_record_safe
+from helpers.audited_sites import audited_site, write_rows
 
 # φ is a feature's sign
 MAP: Arrays = {"mean": np.zeros(4, np.float32), "basis": np.eye(4, 1, dtype=np.float32)}
@@ -174,11 +161,11 @@ def hello(folder: Path, audit: AuditConfig) -> AttackResult:
         write_csv(folder / label / "table.csv", [*rows, (label, "good")])
         for label in ("flu", "aids")
     ]
-    sites = [AuditedSite.at(path, source="csv", **scores(audit)) for path in tables]
+    sites = [audited_site(path, source="csv", **scores(audit)) for path in tables]
     arrays = [
         write_rows(folder / f"rows-{y}", np.ones((3, 2)), [0, 1, y]) for y in (1, 7)
     ]
-    sites += [AuditedSite.at(path, **scores(audit)) for path in arrays]
+    sites += [audited_site(path, **scores(audit)) for path in arrays]
     replies = [dict(_fields(site.send(HelloOrder()))) for site in sites]
     differ = replies[0] != replies[1] or replies[2] != replies[3]
     return AttackResult.exact(differ, f"says {replies[1]['classes']}")
@@ -196,7 +183,7 @@ def declared_size(folder: Path, audit: AuditConfig) -> AttackResult:
             "adjacency": "add-remove",
             "declared_records": 64,
         }
-        site = AuditedSite.at(data, head_only=True, head_init="ridge", privacy=privacy)
+        site = audited_site(data, head_only=True, head_init="ridge", privacy=privacy)
         order = score_order(site)
         release = site.release(order)
         update = read_reply(Update, site.send(head_order(site)))
@@ -218,9 +205,9 @@ def errors(folder: Path, audit: AuditConfig) -> AttackResult:
     bare.parent.mkdir()
     bare.write_text(table.read_text(encoding="utf-8"), encoding="utf-8")
     sites = [
-        AuditedSite.at(own, source=f"{__name__}:broken_source", **training(audit)),
-        AuditedSite.at(table, source="csv", **training(audit)),
-        AuditedSite.at(bare, source="csv", **training(audit)),
+        audited_site(own, source=f"{__name__}:broken_source", **training(audit)),
+        audited_site(table, source="csv", **training(audit)),
+        audited_site(bare, source="csv", **training(audit)),
     ]
     replies = [site.send(order) for site in sites for order in _orders(sites[0])]
     replies.append(_failing_drop_in(folder / "app"))
@@ -254,7 +241,7 @@ def _failing_drop_in(folder: Path) -> Message:
 
 def _trainer(folder: Path, row: tuple[float, float], audit: AuditConfig) -> AuditedSite:
     data = write_rows(folder, np.array([row, (1, 1), (1, 1)]), [0, 0, 1])
-    return AuditedSite.at(
+    return audited_site(
         data, **{**training(audit, epsilon=audit.epsilon / 4), "method": "fedaux"}
     )
 
@@ -403,9 +390,8 @@ def embedding_memory(folder: Path, audit: AuditConfig) -> AttackResult:
         for i, rows in enumerate((x, other))
     ]
     replies = [each.ask(weights) for each in clients]
-    return compare_replies(
-        replies, audit, f"one of {tokens} records has all {tokens - 1} tokens, or none"
-    )
+    detail = f"one of {tokens} records has all {tokens - 1} tokens, or none"
+    return compare_replies(replies, audit.epsilon, audit.delta, detail)
 
 
 def _embedding_net(tokens: int, width: int) -> nn.Module:

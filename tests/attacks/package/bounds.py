@@ -1,5 +1,5 @@
-"""The settings of an audit, what an attack measured, and lower confidence bounds on ε
-from an attacker's success.
+"""The settings of attacks on the package, and lower confidence bounds on ε from an
+attacker's success.
 
 A bound comes either from many draws on two neighbouring data sets, by the error rates
 of telling them apart; or from a single run with many canaries included at random, by
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import beta, binom
 
+from fedaux.audit.result import AttackResult
 from fedaux.privacy.mechanism import bracket, delta_of, epsilon_of
 
 Vector = NDArray[np.float64]
@@ -49,43 +50,10 @@ class AuditConfig:
 
 
 @dataclass(frozen=True)
-class AttackResult:
-    """`bound` is an ε that was proven against the claim; the claim is refuted where it
-    is larger.
-    """
+class DrawnResult(AttackResult):
+    """What was measured on so many draws of each neighbour."""
 
-    claimed: float
-    bound: float
-    detail: str = ""
     draws: int = 0
-    skipped: bool = False
-    name: str = ""  # this and the next are added from the table of attacks
-    attacked: str = ""
-
-    @property
-    def violated(self) -> bool:
-        return self.bound > self.claimed
-
-    @classmethod
-    def exact(cls, leaks: bool, detail: str) -> AttackResult:
-        """An attack that needs no draws: what leaks is read without any noise, so no ε
-        bounds it.
-        """
-        return cls(0.0, math.inf if leaks else 0.0, detail)
-
-
-class AttackSkipped(Exception):
-    """An attack that cannot be made on this machine; the message says why."""
-
-
-def at_distance(
-    moved: float, scale: float, audit: AuditConfig, detail: str = ""
-) -> AttackResult:
-    """Two replies under Gaussian noise of this scale, `moved` apart before it: their ε
-    is known without any draws.
-    """
-    epsilon = epsilon_of(scale / moved, audit.delta) if moved > 0 else 0.0
-    return AttackResult(audit.epsilon, epsilon, detail)
 
 
 Draw = Callable[[], Vector]  # one reply, drawn anew
@@ -114,7 +82,7 @@ def distinguish(
         else (first @ direction, second @ direction)
     )
     bound = max(lower_bounds(*scores, audit.delta, 1 - FAILURE_PROBABILITY))
-    return AttackResult(audit.epsilon, bound, detail, audit.draws)
+    return DrawnResult(audit.epsilon, bound, detail, draws=audit.draws)
 
 
 def lower_bounds(

@@ -7,15 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from fedaux.audit.attack import (
-    AttackResult,
+from attacks.package.bounds import (
     AuditConfig,
+    DrawnResult,
     distinguish,
     linear_scores,
     lower_bounds,
     one_run_bound,
     one_run_p_value,
 )
+from fedaux.audit.result import AttackResult
 from fedaux.privacy.mechanism import continuous_multiplier
 
 
@@ -56,6 +57,7 @@ def test_neighbours_that_agree_are_not_told_apart_and_distant_ones_are() -> None
     assert not distinguish(neighbours(0.0), audit).violated
     far = distinguish(neighbours(5.0), audit, "five deviations")
     assert far.violated
+    assert isinstance(far, DrawnResult)
     assert (far.claimed, far.draws, far.detail) == (1.0, 400, "five deviations")
 
 
