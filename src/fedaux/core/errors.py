@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from types import ModuleType
 from typing import Any
 
 from fedaux.core import here
@@ -72,12 +73,12 @@ def exit_code(error: BaseException) -> Exit:
     if isinstance(error, ImportError):
         return Exit.MISSING
     if isinstance(error, OSError):
-        return (
-            Exit.DISK
-            if isinstance(error, PermissionError) or error.errno in _DISK_ERRNOS
-            else Exit.DATA
-        )
-    return Exit.DATA if isinstance(error, (ValueError, OverflowError)) else Exit.BUG
+        if isinstance(error, PermissionError) or error.errno in _DISK_ERRNOS:
+            return Exit.DISK
+        return Exit.DATA
+    if isinstance(error, ValueError | OverflowError):
+        return Exit.DATA
+    return Exit.BUG
 
 
 def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UnknownNameError:
@@ -108,26 +109,31 @@ def import_attribute(
                 "or put it into a module and name it module:name"
             )
         return value
-    module, _, attribute = name.partition(":")
-    if not all(part.isidentifier() for part in [*module.split("."), attribute]):
+    module_name, _, attribute = name.partition(":")
+    identifiers = [*module_name.split("."), attribute]
+    if not all(word.isidentifier() for word in identifiers):
         raise UnknownNameError(f"{what} {name!r} is not of the form module:{noun}")
-    try:
-        imported = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module exists, but something that it imports does not
-        raise UnknownNameError(
-            f"{what} {name!r}: no module {module!r}; is its folder on PYTHONPATH?"
-        ) from error
-    value = getattr(imported, attribute, None)
+    module = _import_module(module_name, f"{what} {name!r}")
+    value = getattr(module, attribute, None)
     if not valid(value):
         public = [
             key
-            for key, value in vars(imported).items()
-            if valid(value) and not key.startswith("_")
+            for key, candidate in vars(module).items()
+            if valid(candidate) and not key.startswith("_")
         ]
-        raise unknown_name(f"{noun} of module {module!r}", attribute, public)
+        raise unknown_name(f"{noun} of module {module_name!r}", attribute, public)
     return value
+
+
+def _import_module(name: str, wanted: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module exists, but something that it imports does not
+        raise UnknownNameError(
+            f"{wanted}: no module {name!r}; is its folder on PYTHONPATH?"
+        ) from error
 
 
 def import_function(name: str, what: str) -> Callable[..., Any]:

@@ -17,7 +17,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-MEGABYTES, FILES = 10.0, 5  # of a file, and how many old ones are kept
+MEGABYTES = 10.0  # of a file
+OLD_FILES = 5  # that are kept
 LONGEST_TEXT = 500  # characters of a message, which may come from another party
 
 
@@ -31,14 +32,12 @@ class EventLog:
         path: Path | None,
         run: str = "",
         megabytes: float = MEGABYTES,
-        files: int = FILES,
+        files: int = OLD_FILES,
     ) -> None:
         self.run = run
-        self._handler = (
-            _PrivateFile(path, int(megabytes * 1e6), files)
-            if path is not None
-            else None
-        )
+        self._handler: _PrivateFile | None = None
+        if path is not None:
+            self._handler = _PrivateFile(path, int(megabytes * 1e6), files)
 
     @classmethod
     def from_environment(cls, run: str = "") -> EventLog:
@@ -46,11 +45,11 @@ class EventLog:
         numbers give the defaults.
         """
         path = os.environ.get("FEDAUX_LOG", "")
-        megabytes, files = (
-            _number("FEDAUX_LOG_MB", MEGABYTES),
-            int(_number("FEDAUX_LOG_FILES", FILES)),
-        )
-        return cls(Path(path) if path else None, run, megabytes, files)
+        if not path:
+            return cls(None, run)
+        megabytes = _number("FEDAUX_LOG_MB", MEGABYTES)
+        files = int(_number("FEDAUX_LOG_FILES", OLD_FILES))
+        return cls(Path(path), run, megabytes, files)
 
     def write(
         self,
@@ -73,10 +72,9 @@ class EventLog:
             "message": printable(message),
             **facts,
         }
-        text = json.dumps(line, ensure_ascii=False)
-        self._handler.handle(
-            logging.LogRecord("fedaux", level, "", 0, text, None, None)
-        )
+        message = json.dumps(line, ensure_ascii=False)
+        record = logging.LogRecord("fedaux", level, "", 0, message, None, None)
+        self._handler.handle(record)
 
     def close(self) -> None:
         if self._handler is not None:
@@ -87,9 +85,10 @@ def printable(text: str) -> str:
     """Make untrusted text safe to show or store: one line, without control
     characters.
     """
-    return "".join(
+    letters = [
         letter if letter.isprintable() else " " for letter in text[:LONGEST_TEXT]
-    )
+    ]
+    return "".join(letters)
 
 
 class _PrivateFile(RotatingFileHandler):
@@ -105,19 +104,17 @@ class _PrivateFile(RotatingFileHandler):
         )
 
     def _open(self) -> TextIOWrapper:
-        descriptor = os.open(
-            self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600
-        )
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        descriptor = os.open(self.baseFilename, flags, 0o600)
         return os.fdopen(descriptor, "a", encoding="utf-8")
 
     def handleError(self, record: logging.LogRecord) -> None:
-        if not self._warned:
-            self._warned = True
-            print(
-                f"{self.baseFilename} cannot be written: {sys.exc_info()[1]}",
-                file=sys.stderr,
-                flush=True,
-            )
+        if self._warned:
+            return
+        self._warned = True
+        error = sys.exc_info()[1]
+        warning = f"{self.baseFilename} cannot be written: {error}"
+        print(warning, file=sys.stderr, flush=True)
 
 
 def _number(name: str, default: float) -> float:

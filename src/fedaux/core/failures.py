@@ -30,14 +30,19 @@ class Refusal(StrEnum):
 
     @property
     def description(self) -> str:
-        return {
-            Refusal.BUDGET: "its privacy budget does not allow it",
-            Refusal.ORDER: "the order does not fit the client's own settings",
-            Refusal.SETTINGS: "the client's own settings are invalid",
-            Refusal.FAILED: "it failed; the reason is in the client's own log",
-            Refusal.APPROVAL: "its owner has not approved it; `fedaux site pending` at the site has what to decide",
-            Refusal.QUOTA: "its reply was larger than its order allows, too slow, or could not be read",
-        }[self]
+        return _DESCRIPTIONS[self]
+
+
+_DESCRIPTIONS = {
+    Refusal.BUDGET: "its privacy budget does not allow it",
+    Refusal.ORDER: "the order does not fit the client's own settings",
+    Refusal.SETTINGS: "the client's own settings are invalid",
+    Refusal.FAILED: "it failed; the reason is in the client's own log",
+    Refusal.APPROVAL: "its owner has not approved it; `fedaux site pending` at the "
+    "site has what to decide",
+    Refusal.QUOTA: "its reply was larger than its order allows, too slow, or could "
+    "not be read",
+}
 
 
 NO_ANSWER = "no-answer"  # a site is gone, or too late

@@ -31,10 +31,11 @@ def add(label: str, value: Any, *content: bytes | str) -> str:
         content: Everything that distinguishes it from other objects.
     """
     digest = hashlib.sha256()
-    for part in content:
-        digest.update(part.encode() if isinstance(part, str) else part)
+    for piece in content:
+        digest.update(piece.encode() if isinstance(piece, str) else piece)
         digest.update(b"\0")
-    name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9_]', '_', label)}-{digest.hexdigest()[:8]}"
+    readable = re.sub(r"[^A-Za-z0-9_]", "_", label)
+    name = f"{PREFIX}{readable}-{digest.hexdigest()[:8]}"
     _objects[name] = value
     return name
 
@@ -48,18 +49,25 @@ def name_of(value: Any) -> str:
     """Return the name of a class or function: `module:name` if it can be imported, else
     a name in this process.
     """
-    module, qualified = (
-        getattr(value, "__module__", ""),
-        getattr(value, "__qualname__", ""),
-    )
-    if module != "__main__" and qualified.isidentifier():
-        try:
-            if getattr(importlib.import_module(module), qualified, None) is value:
-                return f"{module}:{qualified}"
-        except ImportError:
-            pass
+    module = getattr(value, "__module__", "")
+    qualified = getattr(value, "__qualname__", "")
+    if _can_be_imported(value, module, qualified):
+        return f"{module}:{qualified}"
     label = getattr(value, "__name__", type(value).__name__)
-    return add("function" if label == "<lambda>" else label, value, _source(value))
+    if label == "<lambda>":
+        label = "function"
+    return add(label, value, _source(value))
+
+
+def _can_be_imported(value: Any, module: str, qualified: str) -> bool:
+    # another process has another __main__
+    if module == "__main__" or not qualified.isidentifier():
+        return False
+    try:
+        imported = importlib.import_module(module)
+    except ImportError:
+        return False
+    return getattr(imported, qualified, None) is value
 
 
 def _source(value: Any) -> str:
@@ -68,29 +76,35 @@ def _source(value: Any) -> str:
     """
     if isinstance(value, partial):
         return repr((_source(value.func), value.args, value.keywords))
-    cells = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
-    with_values = (
-        getattr(value, "__defaults__", None),
-        [one if not callable(one) else _source(one) for one in cells],
-    )
+    defaults = getattr(value, "__defaults__", None)
+    enclosed = []
+    for cell in getattr(value, "__closure__", None) or ():
+        content = cell.cell_contents
+        enclosed.append(_source(content) if callable(content) else content)
     try:
-        text = inspect.getsource(value)
+        source = inspect.getsource(value)
     except (OSError, TypeError):
-        members = (
-            [value, *vars(value).values()] if hasattr(value, "__dict__") else [value]
-        )
-        codes = (
-            getattr(inspect.unwrap(one), "__code__", None)
-            for one in members
-            if callable(one)
-        )
-        text = repr([_byte_code(code) for code in codes if code is not None])
-    return f"{text}{with_values!r}"
+        source = repr(_byte_codes(value))
+    return f"{source}{(defaults, enclosed)!r}"
+
+
+def _byte_codes(value: Any) -> list[tuple[Any, ...]]:
+    """Return the byte code of a function, or of all methods of a class."""
+    members = [value]
+    if hasattr(value, "__dict__"):
+        members += vars(value).values()
+    byte_codes = []
+    for member in members:
+        if callable(member):
+            code = getattr(inspect.unwrap(member), "__code__", None)
+            if code is not None:
+                byte_codes.append(_byte_code(code))
+    return byte_codes
 
 
 def _byte_code(code: CodeType) -> tuple[Any, ...]:
     constants = [
-        _byte_code(one) if isinstance(one, CodeType) else repr(one)
-        for one in code.co_consts
+        _byte_code(constant) if isinstance(constant, CodeType) else repr(constant)
+        for constant in code.co_consts
     ]
     return code.co_code, code.co_names, constants

@@ -73,7 +73,8 @@ def write_from(path: Path, start: int, data: bytes) -> None:
     """Replace everything after the first `start` bytes of a file with `data`, on disk
     when this returns.
     """
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with os.fdopen(descriptor, "r+b") as file:
         file.truncate(start)
         file.seek(start)
         file.write(data)
@@ -87,7 +88,8 @@ def temporary_array(
     """Return an array of zeros: in memory up to `limit` bytes, beyond that in a
     memory-mapped temporary file.
     """
-    if int(np.prod(shape)) * np.dtype(dtype).itemsize <= limit:
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if size <= limit:
         return np.zeros(shape, dtype)
     # the mapping keeps the unlinked file alive
     with tempfile.NamedTemporaryFile(prefix="fedaux-") as file:

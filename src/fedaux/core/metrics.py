@@ -30,14 +30,14 @@ def wilson(hits: float, trials: float, z: float = Z) -> tuple[float, float]:
     """Return the Wilson (1927) interval of a share; (0, 1) without trials."""
     if trials == 0:
         return 0.0, 1.0
-    share, widening = hits / trials, z * z / trials
-    centre, half = (
-        share + widening / 2,
-        z * math.sqrt(share * (1 - share) / trials + widening / (4 * trials)),
-    )
-    return max(0.0, (centre - half) / (1 + widening)), min(
-        1.0, (centre + half) / (1 + widening)
-    )
+    share = hits / trials
+    widening = z * z / trials
+    variance = share * (1 - share) / trials
+    centre = share + widening / 2
+    half = z * math.sqrt(variance + widening / (4 * trials))
+    low = (centre - half) / (1 + widening)
+    high = (centre + half) / (1 + widening)
+    return max(0.0, low), min(1.0, high)
 
 
 def binary_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
@@ -48,12 +48,13 @@ def binary_auc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> flo
     as scikit-learn's curve.
     """
     ordered = np.sort(scores)
-    below, upto = (
-        np.searchsorted(ordered, scores[positive], side) for side in ("left", "right")
-    )
-    count, others = int(positive.sum()), int((~positive).sum())
+    below = np.searchsorted(ordered, scores[positive], "left")
+    upto = np.searchsorted(ordered, scores[positive], "right")
     ranks = (below + upto + 1) / 2  # mean rank among equals, from 1
-    return float((ranks.sum() - count * (count + 1) / 2) / (count * others))
+    positives = int(positive.sum())
+    negatives = int((~positive).sum())
+    lowest_sum = positives * (positives + 1) / 2
+    return float((ranks.sum() - lowest_sum) / (positives * negatives))
 
 
 def area_under_curve(
@@ -65,12 +66,13 @@ def area_under_curve(
     None if all records belong to one class.
     """
     counts = np.bincount(labels, minlength=probabilities.shape[1])
-    tested = [1] if len(counts) == 2 else [int(one) for one in np.flatnonzero(counts)]
-    if (counts > 0).sum() < 2:
+    tested = np.flatnonzero(counts).tolist()
+    if len(tested) < 2:
         return None
-    return float(
-        np.mean([binary_auc(probabilities[:, one], labels == one) for one in tested])
-    )
+    if len(counts) == 2:
+        tested = [1]
+    areas = [binary_auc(probabilities[:, label], labels == label) for label in tested]
+    return float(np.mean(areas))
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,9 @@ class Evaluation:
     ) -> Evaluation:
         """Evaluate predicted probabilities (N, C) against the labels of the records."""
         classes = probabilities.shape[1]
-        answers = labels * classes + probabilities.argmax(axis=1)
-        table = np.bincount(answers, minlength=classes * classes).reshape(
-            classes, classes
-        )
+        cells = labels * classes + probabilities.argmax(axis=1)
+        counts = np.bincount(cells, minlength=classes * classes)
+        table = counts.reshape(classes, classes)
         return cls(table, area_under_curve(probabilities, labels))
 
     @cached_property
@@ -162,12 +163,14 @@ class Evaluation:
         return len(self.table) == 2 and len(self.tested) == 2
 
     def of_class(self, label: int) -> ClassRecall:
-        hits, records = int(self.table[label, label]), int(self.counts[label])
-        return ClassRecall(records, float(self.recalls[label]), *wilson(hits, records))
+        hits = int(self.table[label, label])
+        records = int(self.counts[label])
+        low, high = wilson(hits, records)
+        return ClassRecall(records, float(self.recalls[label]), low, high)
 
     def summary(self) -> dict[str, float]:
         """Return the metrics besides accuracy that a round keeps."""
-        found = {
+        metrics = {
             "balanced_accuracy": self.balanced_accuracy,
             "macro_f1": self.macro_f1,
             "auc": self.auc,
@@ -175,7 +178,7 @@ class Evaluation:
             "specificity": self.specificity,
             "majority": self.majority,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in metrics.items() if value is not None}
 
     def to_dict(self, classes: Sequence[str]) -> dict[str, Any]:
         """Return the metrics for JSON, with the recall of each class."""
@@ -197,13 +200,13 @@ class Evaluation:
         never in a few records.
         """
         chance = 1 / max(1, len(self.tested))
-        found = [(label, self.of_class(int(label))) for label in self.tested]
-        return tuple(
-            int(label)
-            for label, one in found
-            if one.high < chance
-            or (one.recall == 0 and one.records >= FEWEST and len(self.tested) > 1)
-        )
+        labels = []
+        for label in map(int, self.tested):
+            recall = self.of_class(label)
+            never = recall.recall == 0 and recall.records >= FEWEST
+            if recall.high < chance or (never and len(self.tested) > 1):
+                labels.append(label)
+        return tuple(labels)
 
     @property
     def beats_majority(self) -> bool:
@@ -213,11 +216,12 @@ class Evaluation:
         classes = len(self.tested)
         if classes < 2:
             return True
+        recalls = [self.of_class(label) for label in self.tested]
         variance = sum(
-            one.recall * (1 - one.recall) / one.records
-            for one in map(self.of_class, self.tested)
+            recall.recall * (1 - recall.recall) / recall.records for recall in recalls
         )
-        return self.balanced_accuracy - Z * math.sqrt(variance) / classes > 1 / classes
+        half_interval = Z * math.sqrt(variance) / classes
+        return self.balanced_accuracy - half_interval > 1 / classes
 
     @property
     def collapsed(self) -> bool:

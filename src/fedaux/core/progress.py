@@ -152,9 +152,9 @@ def report_to(on_progress: OnProgress) -> Iterator[None]:
     """Send progress of the work inside to `on_progress`; `no_progress` keeps the
     listener that is already set.
     """
-    token = _listener.set(
-        _listener.get() if on_progress is no_progress else on_progress
-    )
+    if on_progress is no_progress:
+        on_progress = _listener.get()
+    token = _listener.set(on_progress)
     try:
         yield
     finally:
@@ -167,7 +167,9 @@ class ProgressTask:
     """
 
     def __init__(self, task: str, total: int, done: int = 0) -> None:
-        self.task, self.total, self.done = task, total, done
+        self.task = task
+        self.total = total
+        self.done = done
         self._report()
 
     def step(self, count: int = 1) -> None:
@@ -177,7 +179,9 @@ class ProgressTask:
 
     def _report(self) -> None:
         self._last = time.monotonic()
-        _listener.get()(WorkProgress(self.task, min(self.done, self.total), self.total))
+        on_progress = _listener.get()
+        done = min(self.done, self.total)
+        on_progress(WorkProgress(self.task, done, self.total))
 
 
 def track(items: Sequence[Item], task: str) -> Iterator[Item]:

@@ -95,59 +95,59 @@ class RoundResult:
 
     def mean_metric(self, name: str) -> float | None:
         """Mean of one of `metrics` over the prototypes; None if it was not measured."""
-        found = [metrics[name] for metrics in self.metrics.values() if name in metrics]
-        return fmean(found) if found else None
+        values = [metrics[name] for metrics in self.metrics.values() if name in metrics]
+        return fmean(values) if values else None
 
     @property
     def local_loss(self) -> float:
         """Mean training loss over the clients; 0 if none trained."""
-        return fmean(
-            [metrics.loss for metrics in self.client_metrics.values()] or [0.0]
-        )
+        losses = [metrics.loss for metrics in self.client_metrics.values()]
+        return fmean(losses) if losses else 0.0
 
     @property
     def largest_teacher(self) -> tuple[str, float] | None:
         """The client with the largest share of all teachers' weight, and that share;
         None without weights.
         """
-        metrics = self.client_metrics.items()
         shares = [
-            (item.teacher_share, client)
-            for client, item in metrics
-            if item.teacher_share is not None
+            (metrics.teacher_share, client)
+            for client, metrics in self.client_metrics.items()
+            if metrics.teacher_share is not None
         ]
-        return max(shares)[::-1] if shares else None
+        if not shares:
+            return None
+        share, client = max(shares)
+        return client, share
 
     def to_dict(self) -> dict[str, Any]:
         """Return a table for JSON, without the confusion matrices, which would make up
         most of a history.
         """
-        return {
-            **{key: value for key, value in vars(self).items() if key != "confusion"},
-            "client_metrics": {
-                client: vars(item) for client, item in self.client_metrics.items()
-            },
-            "failures": [vars(failure) for failure in self.failures],
-            "private_training": {
-                client: vars(item) for client, item in self.private_training.items()
-            },
-        }
+        table = dict(vars(self))
+        del table["confusion"]
+        table["client_metrics"] = _tables(self.client_metrics)
+        table["failures"] = [vars(failure) for failure in self.failures]
+        table["private_training"] = _tables(self.private_training)
+        return table
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> RoundResult:
-        nested = {
-            "client_metrics": {
-                client: ClientMetrics(**item)
-                for client, item in table["client_metrics"].items()
-            },
-            "failures": tuple(Failure(**item) for item in table["failures"]),
-            "private_training": {
-                client: PrivateTraining(**item)
-                for client, item in table["private_training"].items()
-            },
-            "unknown_classes": {
-                label: [tuple(one) for one in found]
-                for label, found in table.get("unknown_classes", {}).items()
-            },
+        fields = dict(table)
+        fields["client_metrics"] = {
+            client: ClientMetrics(**metrics)
+            for client, metrics in table["client_metrics"].items()
         }
-        return cls(**{**table, **nested})
+        fields["failures"] = tuple(Failure(**item) for item in table["failures"])
+        fields["private_training"] = {
+            client: PrivateTraining(**training)
+            for client, training in table["private_training"].items()
+        }
+        fields["unknown_classes"] = {
+            prototype: [tuple(row) for row in rows]
+            for prototype, rows in table.get("unknown_classes", {}).items()
+        }
+        return cls(**fields)
+
+
+def _tables(by_client: Mapping[str, object]) -> dict[str, Any]:
+    return {client: vars(metrics) for client, metrics in by_client.items()}

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 def derive_seed(seed: int, *names: str | int) -> int:
     """Derive a 63-bit seed from the run's seed and every part of the name."""
-    text = "\x1f".join([str(seed), *map(str, names)])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+    stream = "\x1f".join([str(seed), *map(str, names)])
+    digest = hashlib.sha256(stream.encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def numpy_stream(seed: int, *names: str | int) -> np.random.Generator:

@@ -23,14 +23,14 @@ class Costs:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        before, start = sum(self.seconds.values()), time.perf_counter()
+        before = sum(self.seconds.values())
+        start = time.perf_counter()
         try:
             yield
         finally:
             nested = sum(self.seconds.values()) - before
-            self.seconds[name] = (
-                self.seconds.get(name, 0.0) + time.perf_counter() - start - nested
-            )
+            spent = time.perf_counter() - start - nested
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent
 
     def count_sent(self, orders: Sequence[Sent]) -> Sequence[Sent]:
         self.sent += sum(map(payload_bytes, orders))

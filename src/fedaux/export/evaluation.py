@@ -4,8 +4,8 @@ site.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,16 @@ from fedaux.export.input_files import ARRAYS, BLOCK, TABLES, InputReader, suffix
 from fedaux.export.model import Model
 
 OnRecords = Callable[[int, int], None]  # (done, total)
-Labelled = tuple[str, list[str], Any, NDArray[np.int64]]  # site, names, records, labels
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledBlock:
+    """Records of one site with their labels; `site` is "" where there are no sites."""
+
+    site: str
+    names: list[str]
+    records: Any
+    labels: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +43,12 @@ class ModelEvaluation:
     wrong: tuple[tuple[str, str, str], ...] = ()  # (input, its class, the answer)
 
     def to_dict(self, classes: tuple[str, ...]) -> dict[str, Any]:
+        sites = {name: site.to_dict(classes) for name, site in self.sites.items()}
         return {
             **self.total.to_dict(classes),
             "warning": self.total.collapse(classes),
             "confusion": self.total.table.tolist(),
-            "sites": {name: one.to_dict(classes) for name, one in self.sites.items()},
+            "sites": sites,
             "skipped": [str(file) for file in self.skipped],
         }
 
@@ -57,93 +67,111 @@ def evaluate_model(
     per site; arrays x and y; or a table with a column `label`.
     """
     reader = reader or InputReader(model.record_spec)
-    probabilities, labels, sites, names = [], [], [], []
-    for site, block_names, x, y in _labelled(
-        model, Path(path), reader, label, on_records
-    ):
-        probabilities.append(model.predict(x))
-        labels.append(y)
-        names += block_names
-        sites += [site] * len(y)
-    if not labels:
+    predictions = _Predictions()
+    for block in _labelled(model, Path(path), reader, label, on_records):
+        predictions.add(block, model.predict(block.records))
+    if not predictions.labels:
         raise RecordsError(
             f"{path}: not one of {len(reader.skipped)} files can be read as an image"
         )
-    p, y, at = np.concatenate(probabilities), np.concatenate(labels), np.array(sites)
-    found = {
-        name: Evaluation.of(p[at == name], y[at == name])
-        for name in dict.fromkeys(sites)
-        if name
-    }
-    answers = p.argmax(axis=1)
-    wrong = tuple(
-        (names[i], model.classes[y[i]], model.classes[answers[i]])
-        for i in np.flatnonzero(answers != y).tolist()
-    )
-    return ModelEvaluation(Evaluation.of(p, y), found, tuple(reader.skipped), wrong)
+    return predictions.evaluate(model.classes, reader.skipped)
+
+
+@dataclass
+class _Predictions:
+    """What a model answers to all blocks so far."""
+
+    names: list[str] = field(default_factory=list)
+    sites: list[str] = field(default_factory=list)
+    labels: list[NDArray[np.int64]] = field(default_factory=list)
+    probabilities: list[NDArray[np.float32]] = field(default_factory=list)
+
+    def add(self, block: LabelledBlock, probabilities: NDArray[np.float32]) -> None:
+        self.names += block.names
+        self.sites += [block.site] * len(block.labels)
+        self.labels.append(block.labels)
+        self.probabilities.append(probabilities)
+
+    def evaluate(
+        self, classes: tuple[str, ...], skipped: Sequence[Path]
+    ) -> ModelEvaluation:
+        probabilities = np.concatenate(self.probabilities)
+        labels = np.concatenate(self.labels)
+        site_of_record = np.array(self.sites)
+        sites = {}
+        for name in dict.fromkeys(self.sites):
+            if name:
+                here = site_of_record == name
+                sites[name] = Evaluation.of(probabilities[here], labels[here])
+        answers = probabilities.argmax(axis=1)
+        wrong = [
+            (self.names[row], classes[labels[row]], classes[answers[row]])
+            for row in np.flatnonzero(answers != labels).tolist()
+        ]
+        total = Evaluation.of(probabilities, labels)
+        return ModelEvaluation(total, sites, tuple(skipped), tuple(wrong))
 
 
 def _labelled(
     model: Model, path: Path, reader: InputReader, label: str, on_records: OnRecords
-) -> Iterator[Labelled]:
-    if (
-        path.is_dir()
-        and model.record_spec.kind == "image"
-        and not (path / "x.npy").exists()
-    ):
+) -> Iterator[LabelledBlock]:
+    has_arrays = (path / "x.npy").exists()
+    if path.is_dir() and model.record_spec.kind == "image" and not has_arrays:
         yield from _images(model, path, reader, on_records)
         return
-    x, y = _rows(model, path, reader, label)
-    for start in range(0, len(y), BLOCK):
-        part = slice(start, start + BLOCK)
-        yield (
-            "",
-            [f"{path}[{start + i}]" for i in range(len(y[part]))],
-            x[part],
-            y[part],
-        )
-        on_records(min(start + BLOCK, len(y)), len(y))
+    records, labels = _rows(model, path, reader, label)
+    total = len(labels)
+    for start in range(0, total, BLOCK):
+        end = min(start + BLOCK, total)
+        names = [f"{path}[{index}]" for index in range(start, end)]
+        yield LabelledBlock("", names, records[start:end], labels[start:end])
+        on_records(end, total)
 
 
 def _images(
     model: Model, path: Path, reader: InputReader, on_records: OnRecords
-) -> Iterator[Labelled]:
+) -> Iterator[LabelledBlock]:
     """Class folders, or site folders with class folders in them."""
-    folders, known = subfolders(path), set(model.classes)
-    inner = {folder: subfolders(folder) for folder in folders}
-    sites = bool(folders) and all(
-        each and {one.name for one in each} <= known for each in inner.values()
-    )
-    groups = inner if sites else {path: folders}
-    unknown = [
-        folder.name
-        for each in groups.values()
-        for folder in each
-        if folder.name not in known
-    ]
-    if unknown or not folders:
-        found = (
-            f"folders {', '.join(unknown[:5])}, which are no class of this model"
-            if unknown
-            else "no folders"
-        )
-        raise RecordsError(
-            f"{path} has {found}; give one folder per class "
-            f"({', '.join(model.classes[:10])}), or one per site with these in it"
-        )
-    files = {
-        (site.name if sites else "", model.classes.index(folder.name)): list_images(
-            folder
-        )
-        for site, each in groups.items()
-        for folder in each
-    }
-    done, total = 0, sum(map(len, files.values()))
-    for (site, index), some in files.items():
-        for names, x in reader.images(some, reader.strict):
-            yield site, names, x, np.full(len(names), index, np.int64)
+    groups = []
+    for site, folders in _class_folders(path, model.classes).items():
+        for folder in folders:
+            label = model.classes.index(folder.name)
+            groups.append((site, label, list_images(folder)))
+    total = sum(len(files) for _, _, files in groups)
+    done = 0
+    for site, label, files in groups:
+        for names, images in reader.images(files, reader.strict):
+            labels = np.full(len(names), label, np.int64)
+            yield LabelledBlock(site, names, images, labels)
             done += len(names)
             on_records(done, total)
+
+
+def _class_folders(path: Path, classes: tuple[str, ...]) -> dict[str, list[Path]]:
+    """Return the class folders of each site; "" is the site where there are none."""
+    folders = subfolders(path)
+    inner = {folder.name: subfolders(folder) for folder in folders}
+    if folders and all(_are_classes(inside, classes) for inside in inner.values()):
+        return inner
+    if not folders:
+        raise _wrong_folders(path, "no folders", classes)
+    unknown = [folder.name for folder in folders if folder.name not in classes]
+    if unknown:
+        names = ", ".join(unknown[:5])
+        problem = f"folders {names}, which are no class of this model"
+        raise _wrong_folders(path, problem, classes)
+    return {"": folders}
+
+
+def _are_classes(folders: Sequence[Path], classes: tuple[str, ...]) -> bool:
+    return bool(folders) and all(folder.name in classes for folder in folders)
+
+
+def _wrong_folders(path: Path, problem: str, classes: tuple[str, ...]) -> RecordsError:
+    return RecordsError(
+        f"{path} has {problem}; give one folder per class "
+        f"({', '.join(classes[:10])}), or one per site with these in it"
+    )
 
 
 def _rows(
@@ -155,8 +183,13 @@ def _rows(
             f"{path}: give a folder of images, {', '.join((*ARRAYS, *TABLES))} with "
             "labels"
         )
-    options = {"text": reader.column, "label": label} if suffix in TABLES else {}
-    corpus = relabel_strictly(open_source(suffix[1:], path, **options), model.classes)
-    records = corpus.test or corpus.train
-    x = records.gather()
-    return list(x) if model.record_spec.kind == "text" else x, records.labels
+    options = {}
+    if suffix in TABLES:
+        options = {"text": reader.column, "label": label}
+    source = open_source(suffix[1:], path, **options)
+    corpus = relabel_strictly(source, model.classes)
+    labelled = corpus.test or corpus.train
+    records = labelled.gather()
+    if model.record_spec.kind == "text":
+        return list(records), labelled.labels
+    return records, labelled.labels

@@ -11,6 +11,7 @@ from typing import cast
 from fedaux import __version__
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.sections import DataConfig
 from fedaux.core.arrays import fingerprint_arrays
 from fedaux.data.federated import ServerData, client_names, open_public
 from fedaux.data.records import RecordSpec
@@ -58,10 +59,10 @@ def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
         check_onnx_support(next(iter(models.values())).record_spec)
     folders = []
     for index, spec in enumerate(state.config.prototypes):
-        folder = (
-            out
-            / f"{re.sub(r'[^A-Za-z0-9_-]', '-', spec.name.rpartition(':')[2])}-{index}"
-        )
+        # of module:function the function
+        _, _, name = spec.name.rpartition(":")
+        safe_name = re.sub(r"[^A-Za-z0-9_-]", "-", name)
+        folder = out / f"{safe_name}-{index}"
         folders.append(models[spec.label].save_pretrained(folder, onnx))
     return folders
 
@@ -69,14 +70,14 @@ def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
 def make_models(state: RunState) -> dict[str, Model]:
     """Return the trained network of each prototype, by its label."""
     public = open_public(state.config)
-    record_spec, models = RecordSpec.of(public.test), dict[str, Model]()
+    record_spec = RecordSpec.of(public.test)
+    pretrained_by_method = find_method(state.config.method).pretrained
+    models: dict[str, Model] = {}
     for spec in state.config.prototypes:
         network = restore_network(state, spec, record_spec, len(public.classes))
         card = make_card(state, spec, public, record_spec)
         if isinstance(network.features, VisionExtractor):
-            card["encoder"] = network.features.to_card(
-                find_method(state.config.method).pretrained
-            )
+            card["encoder"] = network.features.to_card(pretrained_by_method)
         models[spec.label] = Model(network, card)
     return models
 
@@ -106,18 +107,16 @@ def make_card(
     """Return the card of one prototype of a finished run; `save_pretrained` adds what
     it knows of the files.
     """
-    config, accuracy = state.config, state.history[-1].accuracy
-    split: dict[str, Card] = {
-        "dirichlet": {"alpha": config.data.alpha},
-        "shards": {"shards": config.data.shards},
-    }
+    config = state.config
+    accuracy = state.history[-1].accuracy
+    extractor_hash = ""
+    if state.extractors:
+        extractor_hash = fingerprint_arrays(state.extractors.get(spec.label, {}))
     return {
         "format": FORMAT,
         "fedaux": __version__,
         "prototype": {"name": spec.name, "options": dict(spec.options)},
-        "extractor_hash": fingerprint_arrays(state.extractors.get(spec.label, {}))
-        if state.extractors
-        else "",
+        "extractor_hash": extractor_hash,
         "hidden": config.random_features,  # of the head; 0: it is linear
         "record": record_spec.to_card(),
         "classes": list(public.classes),
@@ -133,10 +132,7 @@ def make_card(
         "data": {
             "source": config.data.source,
             "clients": len(client_names(config)),
-            "split": {
-                "partition": config.data.partition,
-                **split.get(config.data.partition, {}),
-            },
+            "split": _split(config.data),
             "auxiliary": {
                 "source": config.aux.source or f"held out of {config.data.source}",
                 "records": len(public.aux),
@@ -146,20 +142,27 @@ def make_card(
     }
 
 
+def _split(data: DataConfig) -> Card:
+    """How the records were split among clients, with the number that decides it."""
+    split: Card = {"partition": data.partition}
+    if data.partition == "dirichlet":
+        split["alpha"] = data.alpha
+    if data.partition == "shards":
+        split["shards"] = data.shards
+    return split
+
+
 def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> Card:
     """Everything that belongs beside an accuracy, and what is wrong with the model, if
     anything is.
     """
     evaluation = last_evaluations(state)[spec.label]
     recalls = {
-        name: vars(evaluation.of_class(label))
-        for label, name in enumerate(classes)
-        if evaluation.counts[label]
+        classes[label]: vars(evaluation.of_class(label)) for label in evaluation.tested
     }
-    unknown = unknown_classes(state, spec.label)
     return {
         **evaluation.summary(),
         "recall": recalls,
         "warning": evaluation.collapse(classes),
-        "unknown_classes": unknown,
+        "unknown_classes": unknown_classes(state, spec.label),
     }

@@ -67,13 +67,15 @@ class InputReader:
 
     def total(self, paths: Iterable[Path]) -> int | None:
         """How many records there are; None where only reading tells."""
-        counts = [self._count(path) for path in paths]
-        return None if None in counts else sum(count or 0 for count in counts)
-
-    def _count(self, path: Path) -> int | None:
-        if path.is_dir():
-            return len(list_images(path))
-        return 1 if suffix_of(path) in SUFFIXES else None
+        total = 0
+        for path in paths:
+            if path.is_dir():
+                total += len(list_images(path))
+            elif suffix_of(path) in SUFFIXES:
+                total += 1
+            else:
+                return None
+        return total
 
     def _reader(self, path: Path) -> Callable[[Path], Iterator[Block]]:
         if not path.exists():
@@ -81,20 +83,17 @@ class InputReader:
                 f"there is no file or folder {path}; give "
                 f"{TAKES[self.record_spec.kind]}"
             )
+        kind = self.record_spec.kind
         suffix = suffix_of(path)
-        if suffix in ARRAYS and path.is_file() and self.record_spec.kind != "text":
+        if kind != "text" and path.is_file() and suffix in ARRAYS:
             return self._arrays
-        if self.record_spec.kind == "image" and (path.is_dir() or suffix in SUFFIXES):
+        if kind == "image" and (path.is_dir() or suffix in SUFFIXES):
             return self._images
-        if (
-            self.record_spec.kind == "text"
-            and path.is_file()
-            and (suffix in TABLES or suffix == ".txt")
-        ):
+        if kind == "text" and path.is_file() and suffix in (*TABLES, ".txt"):
             return self._texts
         raise RecordsError(
             f"{path}: this model takes {self.record_spec.description}; give "
-            f"{TAKES[self.record_spec.kind]}"
+            f"{TAKES[kind]}"
         )
 
     def _images(self, path: Path) -> Iterator[Block]:
@@ -109,7 +108,8 @@ class InputReader:
     def images(self, files: Sequence[Path], strict: bool = False) -> Iterator[Block]:
         """These files in blocks; names are their paths."""
         for start in range(0, len(files), BLOCK):
-            names, images = [], []
+            names = []
+            images = []
             for file in files[start : start + BLOCK]:
                 try:
                     images.append(self._image(file))
@@ -135,9 +135,8 @@ class InputReader:
             with Image.open(file) as opened:
                 image: Image.Image = opened.convert(MODES[channels])
         except UNREADABLE as error:
-            raise UnreadableError(
-                f"{file} cannot be read as an image ({error})"
-            ) from error
+            message = f"{file} cannot be read as an image ({error})"
+            raise UnreadableError(message) from error
         if image.size != (width, height):
             if not self.resize:
                 size = f"{image.width}×{image.height}"
@@ -149,40 +148,37 @@ class InputReader:
         return np.asarray(image, dtype=np.uint8).reshape(self.record_spec.shape)
 
     def _arrays(self, path: Path) -> Iterator[Block]:
-        x = _array(path)
-        if (
-            self.record_spec.kind == "image"
-            and x.dtype == np.uint8
-            and x.shape[1:] == self.record_spec.shape[:2]
-        ):
-            x = x[..., None]  # greyscale images without a channel axis
-        if x.ndim == 0 or x.shape[1:] != self.record_spec.shape:
-            self.record_spec.validate(x)  # raises with the reason
-        yield from _numbered(path, x)
+        records = _array(path)
+        shape = self.record_spec.shape
+        are_images = self.record_spec.kind == "image" and records.dtype == np.uint8
+        if are_images and records.shape[1:] == shape[:2]:
+            records = records[..., None]  # greyscale images without a channel axis
+        if records.ndim == 0 or records.shape[1:] != shape:
+            self.record_spec.validate(records)  # raises with the reason
+        yield from _numbered(path, records)
 
     def _texts(self, path: Path) -> Iterator[Block]:
-        if suffix_of(path) == ".txt":
-            texts = [
-                line for line in path.read_text("utf-8").splitlines() if line.strip()
-            ]
-        else:
-            texts = list(
-                open_source(
-                    suffix_of(path)[1:], path, text=self.column, label=""
-                ).train.x
-            )
-        yield from _numbered(path, texts)
+        suffix = suffix_of(path)
+        if suffix == ".txt":
+            lines = path.read_text("utf-8").splitlines()
+            yield from _numbered(path, [line for line in lines if line.strip()])
+            return
+        table = open_source(suffix[1:], path, text=self.column, label="")
+        yield from _numbered(path, list(table.train.x))
 
 
 def _numbered(path: Path, records: Any) -> Iterator[Block]:
     for start in range(0, len(records), BLOCK):
         block = records[start : start + BLOCK]
-        yield [f"{path}[{start + index}]" for index in range(len(block))], block
+        numbers = range(start, start + len(block))
+        yield [f"{path}[{number}]" for number in numbers], block
 
 
 def suffix_of(path: Path) -> str:
     """`.csv` of `a.csv` and of `a.csv.gz`."""
-    return Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
+    if path.suffix.lower() == ".gz":
+        path = path.with_suffix("")
+    return path.suffix.lower()
 
 
 def _array(path: Path) -> NDArray[Any]:
@@ -192,9 +188,10 @@ def _array(path: Path) -> NDArray[Any]:
         return mapped
     with np.load(path) as archive:
         names = list(archive.files)
-        if "x" not in names and len(names) != 1:
+        if len(names) != 1 and "x" not in names:
             raise RecordsError(
                 f"{path} has arrays {', '.join(names)}; call the one to be classified x"
             )
-        array: NDArray[Any] = archive["x" if "x" in names else names[0]]
+        name = "x" if "x" in names else names[0]
+        array: NDArray[Any] = archive[name]
         return array

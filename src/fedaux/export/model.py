@@ -36,13 +36,12 @@ from fedaux.models.registry import hidden_head
 from fedaux.server.run_state import STATE_FILE
 
 FORMAT = 1  # of the card
-CARD, WEIGHTS, ONNX, PAGE, TOKENIZER = (
-    "card.json",
-    "model.safetensors",
-    "model.onnx",
-    "README.md",
-    "tokenizer",
-)
+CARD = "card.json"
+WEIGHTS = "model.safetensors"
+ONNX = "model.onnx"
+PAGE = "README.md"
+TOKENIZER = "tokenizer"
+PAGE_METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "auc")
 TASKS = {
     "image": "image-classification",
     "numbers": "tabular-classification",
@@ -51,6 +50,17 @@ TASKS = {
 SHOWN = 50  # classes listed in README.md
 
 Card = dict[str, Any]  # card.json: what programs read; README.md is made of it
+
+
+# what a damaged or foreign folder may raise
+_UNREADABLE = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RuntimeError,
+    SafetensorError,
+)
 
 
 class ModelError(FedauxError, ValueError):
@@ -91,9 +101,8 @@ class Model:
         Returns:
             Probabilities (N, C), with columns in the order of `classes`.
         """
-        probabilities: NDArray[np.float32] = (
-            torch.from_numpy(self.logits(records)).softmax(dim=1).numpy()
-        )
+        logits = torch.from_numpy(self.logits(records))
+        probabilities: NDArray[np.float32] = logits.softmax(dim=1).numpy()
         return probabilities
 
     def logits(self, records: Any) -> NDArray[np.float32]:
@@ -105,7 +114,9 @@ class Model:
         Returns:
             Logits (N, C), with columns in the order of `classes`.
         """
-        rows = self.record_spec.validate(as_rows(records) if len(records) else records)
+        if len(records):
+            records = as_rows(records)
+        rows = self.record_spec.validate(records)
         if len(rows) == 0:
             return np.zeros((0, len(self.classes)), np.float32)
         return predict(self.network, Records(rows))
@@ -132,30 +143,12 @@ class Model:
         card = read_card(folder)
         try:
             shape = RecordSpec.from_card(card["record"]).input_shape
-            network = build(_spec(card, folder), shape, len(card["classes"]), seed=0)
-            if hidden := int(card.get("hidden", 0)):
-                network.head = hidden_head(network.width, hidden, len(card["classes"]))  # type: ignore[assignment]
-            if not (folder / WEIGHTS).is_file():
-                raise ValueError(f"{WEIGHTS} is missing")
-            data = (folder / WEIGHTS).read_bytes()
-            if hashlib.sha256(data).hexdigest() != card["weights"]["sha256"]:
-                raise ValueError(
-                    f"{WEIGHTS} is not the file that the card was written for"
-                )
-            network.load_state_dict(load(data))
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            RuntimeError,
-            SafetensorError,
-        ) as error:
-            reason = (
-                f"no {error}"
-                if isinstance(error, KeyError)
-                else " ".join(str(error).split())
-            )
+            network = _network(card, folder, shape)
+            network.load_state_dict(load(_checked_weights(card, folder)))
+        except _UNREADABLE as error:
+            reason = " ".join(str(error).split())
+            if isinstance(error, KeyError):
+                reason = f"no {error}"
             raise ModelError(
                 f"the model in {folder} cannot be read: {reason}"
             ) from error
@@ -172,43 +165,48 @@ class Model:
         Returns:
             The folder's path.
         """
-        folder, card = (
-            Path(folder),
-            {key: value for key, value in self.card.items() if key != "onnx"},
-        )
+        folder = Path(folder)
+        card = {key: value for key, value in self.card.items() if key != "onnx"}
+        # before anything is written: not every network has a graph
         graph = to_onnx(self.network, self.record_spec) if onnx else None
-        tensors = {
-            name: value.detach().clone().contiguous()
-            for name, value in self.network.state_dict().items()
-        }
-        data = save(tensors)  # cloned: safetensors rejects shared memory
+        weights = self._weights()
+        parameters = sum(values.numel() for values in self.network.parameters())
         card["weights"] = {
             "file": WEIGHTS,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "parameters": sum(
-                parameter.numel() for parameter in self.network.parameters()
-            ),
+            "sha256": hashlib.sha256(weights).hexdigest(),
+            "parameters": parameters,
         }
-        write_atomically(folder / WEIGHTS, data)
-        if (
-            isinstance(self.network.features, TextExtractor)
-            and card["prototype"]["name"] in TOKENIZER_OPTION
-        ):
-            self.network.features.save_tokenizer(folder / TOKENIZER)
-            options = {
-                **card["prototype"]["options"],
-                TOKENIZER_OPTION[card["prototype"]["name"]]: TOKENIZER,
-            }
-            card["prototype"] = {**card["prototype"], "options": options}
+        write_atomically(folder / WEIGHTS, weights)
+        card["prototype"] = self._save_tokenizer(folder)
         (folder / ONNX).unlink(missing_ok=True)  # of an earlier export
         if graph:
-            write_atomically(folder / ONNX, graph[0])
-            card["onnx"] = graph[1]
-        write_atomically(folder / PAGE, render_page(card, folder.name).encode())
-        write_atomically(
-            folder / CARD, json.dumps(card, indent=1, ensure_ascii=False).encode()
-        )
+            content, card["onnx"] = graph
+            write_atomically(folder / ONNX, content)
+        page = render_page(card, folder.name)
+        write_atomically(folder / PAGE, page.encode())
+        card_text = json.dumps(card, indent=1, ensure_ascii=False)
+        write_atomically(folder / CARD, card_text.encode())
         return folder
+
+    def _weights(self) -> bytes:
+        """Return the weights as a file of safetensors."""
+        tensors = {}
+        for name, values in self.network.state_dict().items():
+            # safetensors rejects tensors that share memory
+            tensors[name] = values.detach().clone().contiguous()
+        return save(tensors)
+
+    def _save_tokenizer(self, folder: Path) -> Card:
+        """Write the tokenizer of a network for texts; return the card's prototype,
+        which then names it.
+        """
+        prototype: Card = self.card["prototype"]
+        features = self.network.features
+        option = TOKENIZER_OPTION.get(prototype["name"])
+        if option is None or not isinstance(features, TextExtractor):
+            return prototype
+        features.save_tokenizer(folder / TOKENIZER)
+        return {**prototype, "options": {**prototype["options"], option: TOKENIZER}}
 
 
 def find_model(folder: Path) -> Path:
@@ -217,18 +215,13 @@ def find_model(folder: Path) -> Path:
     """
     if (folder / CARD).is_file():
         return folder
-    models = sorted(
-        card.parent
-        for pattern in (f"*/{CARD}", f"model/*/{CARD}")
-        for card in folder.glob(pattern)
-    )
+    cards = [*folder.glob(f"*/{CARD}"), *folder.glob(f"model/*/{CARD}")]
+    models = sorted(card.parent for card in cards)
     if len(models) == 1:
         return models[0]
     if models:
-        raise ModelError(
-            f"{folder} holds several models, choose one of "
-            f"{', '.join(map(str, models))}"
-        )
+        names = ", ".join(map(str, models))
+        raise ModelError(f"{folder} holds several models, choose one of {names}")
     if (folder / STATE_FILE).is_file():
         raise ModelError(
             f"{folder} is a run that was not exported yet; do so with `fedaux export "
@@ -263,44 +256,42 @@ def render_page(card: Card, folder: str) -> str:
 
     The front matter is YAML with JSON values, which quote names safely.
     """
-    record_spec, source, method = (
-        RecordSpec.from_card(card["record"]),
-        card["data"]["source"],
-        card["method"],
-    )
+    record_spec = RecordSpec.from_card(card["record"])
     task = TASKS[record_spec.kind]
-    tags = [
-        "federated-learning",
-        "fedaux",
-        *(["differential-privacy"] if card["privacy"]["weights_covered"] else []),
-    ]
+    tags = ["federated-learning", "fedaux"]
+    if card["privacy"]["weights_covered"]:
+        tags.append("differential-privacy")
+    metrics = card["metrics"]
+    source = card["data"]["source"]
     result = {
         "task": {"type": task},
         "dataset": {"name": source, "type": source},
         "metrics": [
-            {"type": name, "value": round(card["metrics"][name], 4)}
-            for name in ("accuracy", "balanced_accuracy", "macro_f1", "auc")
-            if name in card["metrics"]
+            {"type": name, "value": round(metrics[name], 4)}
+            for name in PAGE_METRICS
+            if name in metrics
         ],
     }
+    split = [f"{key} {value}" for key, value in card["data"]["split"].items()]
+    method = card["method"]
+    if method in METHODS:  # a card may come from anywhere: no import
+        method = METHODS[method].label
     environment = Environment(
         loader=PackageLoader("fedaux.export"),
         trim_blocks=True,
         keep_trailing_newline=True,
     )
     environment.filters["json"] = partial(json.dumps, ensure_ascii=False)
-    return environment.get_template("README.md").render(
+    template = environment.get_template("README.md")
+    return template.render(
         card=card,
         folder=folder,
         task=task,
         tags=tags,
         index=[{"name": card["prototype"]["name"], "results": [result]}],
-        # a card may come from anywhere: no import
-        method=METHODS[method].label if method in METHODS else method,
+        method=method,
         takes=record_spec.description,
-        split=", ".join(
-            f"{key} {value}" for key, value in card["data"]["split"].items()
-        ),
+        split=", ".join(split),
         shown=SHOWN,
         names=METRIC_NAMES,
     )
@@ -310,11 +301,34 @@ def _spec(card: Card, folder: Path) -> PrototypeSpec:
     """The prototype of a card; a text prototype takes its tokenizer from the model's
     folder.
     """
-    name, options = card["prototype"]["name"], dict(card["prototype"]["options"])
-    if name in TOKENIZER_OPTION and options.get(TOKENIZER_OPTION[name]) == TOKENIZER:
-        options[TOKENIZER_OPTION[name]] = str(folder / TOKENIZER)
-    if not all(
-        isinstance(value, int | float | str | bool) for value in options.values()
-    ):
-        raise ValueError(f"the options of prototype {name!r} must be numbers or words")
+    name = card["prototype"]["name"]
+    options = dict(card["prototype"]["options"])
+    tokenizer_option = TOKENIZER_OPTION.get(name, "")
+    if options.get(tokenizer_option) == TOKENIZER:
+        options[tokenizer_option] = str(folder / TOKENIZER)
+    for value in options.values():
+        if not isinstance(value, int | float | str | bool):
+            raise ValueError(
+                f"the options of prototype {name!r} must be numbers or words"
+            )
     return PrototypeSpec.of(name, **options)
+
+
+def _network(card: Card, folder: Path, shape: tuple[int, ...]) -> Prototype:
+    """The network of a card, with other weights than it was trained to."""
+    classes = len(card["classes"])
+    network = build(_spec(card, folder), shape, classes, seed=0)
+    hidden = int(card.get("hidden", 0))
+    if hidden:
+        network.head = hidden_head(network.width, hidden, classes)  # type: ignore[assignment]
+    return network
+
+
+def _checked_weights(card: Card, folder: Path) -> bytes:
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise ValueError(f"{WEIGHTS} is missing")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != card["weights"]["sha256"]:
+        raise ValueError(f"{WEIGHTS} is not the file that the card was written for")
+    return content

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from fedaux.core.errors import Exit, FedauxError, MissingPackageError
 from fedaux.data.records import RecordSpec
 
+OUTPUTS = ["probabilities", "logits"]
 TOLERANCE = 1e-4  # relative to the largest logit
 
 
@@ -35,7 +36,8 @@ class ServingModule(nn.Module):
 
     def __init__(self, network: nn.Module, image: bool) -> None:
         super().__init__()
-        self.network, self.image = network, image
+        self.network = network
+        self.image = image
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         if self.image:
@@ -66,19 +68,37 @@ def to_onnx(
 ) -> tuple[bytes, dict[str, Any]]:
     """(the file, its entry in the model card). The batch size is dynamic."""
     check_onnx_support(record_spec)
-    served = ServingModule(network.eval(), record_spec.kind == "image").eval()
-    name = "images" if record_spec.kind == "image" else "rows"
-    example = torch.from_numpy(_random_records(record_spec, 2))
+    is_image = record_spec.kind == "image"
+    input_name = "images" if is_image else "rows"
+    served = ServingModule(network.eval(), is_image).eval()
+    graph = _export(served, input_name, _random_records(record_spec, 2))
+    # the others belong to custom domains
+    (opset,) = (opset.version for opset in graph.opset_import if not opset.domain)
+    data = graph.SerializeToString()
+    return data, {
+        "file": "model.onnx",
+        "opset": opset,
+        "input": input_name,
+        "outputs": OUTPUTS,
+        "dtype": "uint8" if is_image else "float32",
+        "shape": ["batch", *record_spec.shape],
+        "largest_difference": _compare(data, served, record_spec),
+    }
+
+
+def _export(served: ServingModule, input_name: str, example: NDArray[Any]) -> Any:
+    """Return the graph of a network, in ONNX's own type."""
+    any_batch = {0: torch.export.Dim("batch")}
     try:
         with _quiet():
             program = torch.onnx.export(
                 served,
-                (example,),
+                (torch.from_numpy(example),),
                 dynamo=True,
                 verbose=False,
-                input_names=[name],
-                output_names=["probabilities", "logits"],
-                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                input_names=[input_name],
+                output_names=OUTPUTS,
+                dynamic_shapes=(any_batch,),
             )
     except Exception as error:  # a user's network may fail in any way
         reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -88,20 +108,7 @@ def to_onnx(
             "decisions that depend on values or on the size of a batch."
         ) from error
     assert program is not None
-    data = program.model_proto.SerializeToString()
-    return data, {
-        "file": "model.onnx",
-        "opset": next(
-            opset.version
-            for opset in program.model_proto.opset_import
-            if not opset.domain
-        ),
-        "input": name,
-        "outputs": ["probabilities", "logits"],
-        "dtype": "uint8" if record_spec.kind == "image" else "float32",
-        "shape": ["batch", *record_spec.shape],
-        "largest_difference": _compare(data, served, record_spec),
-    }
+    return program.model_proto
 
 
 def _compare(data: bytes, served: ServingModule, record_spec: RecordSpec) -> float:
@@ -109,20 +116,20 @@ def _compare(data: bytes, served: ServingModule, record_spec: RecordSpec) -> flo
     several sizes.
     """
     runtime = importlib.import_module("onnxruntime")
-    session, worst = (
-        runtime.InferenceSession(data, providers=["CPUExecutionProvider"]),
-        0.0,
-    )
+    session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    input_name = session.get_inputs()[0].name
+    worst = 0.0
     for size in (1, 2, 5):
         rows = _random_records(record_spec, size)
         with torch.inference_mode():
             expected = [output.numpy() for output in served(torch.from_numpy(rows))]
-        actual = session.run(None, {session.get_inputs()[0].name: rows})
+        actual = session.run(None, {input_name: rows})
         for ours, theirs in zip(expected, actual, strict=True):
-            worst = max(worst, float(np.abs(ours - theirs).max()))
-            if not np.abs(ours - theirs).max() <= TOLERANCE * max(
-                1.0, float(np.abs(ours).max())
-            ):
+            difference = float(np.abs(ours - theirs).max())
+            largest = max(1.0, float(np.abs(ours).max()))
+            worst = max(worst, difference)
+            # so written, NaN is refused
+            if not difference <= TOLERANCE * largest:
                 raise OnnxError(
                     f"the ONNX graph differs from the network by {worst:.3g} on random "
                     "records, so it was not written. Export without --onnx, and please "
