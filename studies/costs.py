@@ -12,7 +12,7 @@ from fedaux.core.io import write_atomically
 from fedaux.core.results import RoundResult
 from fedaux.report.tables import markdown
 from fedaux.server.run_state import RunState
-from fedaux.sweeps.engine import SweepResult
+from fedaux.sweeps.results import SweepResult
 
 PHASES = ("prepare", "score", "weigh", "teach", "distil", "test")
 FIRST = ("prepare", "score")  # phases of the first round only

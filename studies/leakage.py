@@ -26,7 +26,7 @@ from fedaux.report.tables import markdown
 from fedaux.scoring.features import H0, FeatureCache
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
-from fedaux.sweeps.engine import SweepResult
+from fedaux.sweeps.results import SweepResult
 
 Rows = NDArray[np.floating]
 TOP = 5  # public images of a client

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from fedaux.scoring.base import Scorer as Scorer
     from fedaux.scoring.base import check_shapes as check_shapes
     from fedaux.sweeps.compare import compare as compare
-    from fedaux.sweeps.engine import SweepResult as SweepResult
     from fedaux.sweeps.engine import run_sweep as run_sweep
-    from fedaux.sweeps.engine import write_results as write_results
     from fedaux.sweeps.grid import Sweep as Sweep
+    from fedaux.sweeps.results import SweepResult as SweepResult
+    from fedaux.sweeps.results import write_results as write_results
     from fedaux.sweeps.tuning import tune as tune
 
 __version__ = "0.1.0"
@@ -79,7 +79,7 @@ _HOMES = {
     "Scorer": "scoring.base",
     "Summary": "privacy.mechanism",
     "Sweep": "sweeps.grid",
-    "SweepResult": "sweeps.engine",
+    "SweepResult": "sweeps.results",
     "UNIT_SENSITIVITY": "privacy.mechanism",
     "audit_site": "audit.run",
     "check_shapes": "scoring.base",
@@ -102,7 +102,7 @@ _HOMES = {
     "tune": "sweeps.tuning",
     "unit_rows": "privacy.mechanism",
     "write_report": "report.comparison_page",
-    "write_results": "sweeps.engine",
+    "write_results": "sweeps.results",
 }
 __all__ = sorted(_HOMES)
 

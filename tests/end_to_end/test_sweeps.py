@@ -20,8 +20,9 @@ from fedaux.core.errors import Exit
 from fedaux.core.progress import ProgressEvent, SweepProgress, WorkProgress
 from fedaux.core.results import RoundResult
 from fedaux.server.run_state import HISTORY, STATE_FILE, RunState
-from fedaux.sweeps.engine import SweepError, read_sweep, run_sweep
+from fedaux.sweeps.engine import read_sweep, run_sweep
 from fedaux.sweeps.grid import Sweep
+from fedaux.sweeps.results import SweepError
 from fedaux.sweeps.workers import PoolTask, run_tasks
 from helpers.commands import fedaux, paragraph, studies
 from helpers.harness import Patience

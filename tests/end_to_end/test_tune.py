@@ -13,7 +13,7 @@ from fedaux import Config, run
 from fedaux.core.errors import Exit
 from fedaux.core.progress import ProgressEvent, SweepProgress
 from fedaux.server.run_state import RunState
-from fedaux.sweeps.engine import SweepError
+from fedaux.sweeps.results import SweepError
 from fedaux.sweeps.tuning import Tuning, run_tuning
 from helpers.commands import fedaux, paragraph
 from helpers.tiny import TINY, TINY_TOML

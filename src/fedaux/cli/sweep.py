@@ -23,8 +23,8 @@ from fedaux.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from fedaux.sweeps.engine import SweepResult
     from fedaux.sweeps.grid import MethodSettings, Sweep
+    from fedaux.sweeps.results import SweepResult
 
 Jobs = Annotated[
     int,
@@ -272,7 +272,8 @@ def run_and_show(
 
     console = console_for(as_json)
     with loading(console):
-        from fedaux.sweeps.engine import run_sweep, write_results
+        from fedaux.sweeps.engine import run_sweep
+        from fedaux.sweeps.results import write_results
 
     prepare_to_train(threads)
     if plan.about:

@@ -13,8 +13,9 @@ from fedaux.core import here
 from fedaux.core.progress import OnProgress
 from fedaux.runs.arguments import make_config, method_name_of
 from fedaux.runs.runner import progress_panel
-from fedaux.sweeps.engine import SweepResult, run_sweep, write_results
+from fedaux.sweeps.engine import run_sweep
 from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings, Sweep
+from fedaux.sweeps.results import SweepResult, write_results
 
 
 def compare(

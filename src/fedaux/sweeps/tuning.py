@@ -26,7 +26,7 @@ from fedaux.core.io import write_atomically
 from fedaux.core.progress import OnProgress, SweepProgress, no_progress
 from fedaux.report.tables import markdown, to_csv
 from fedaux.report.terminal import plural
-from fedaux.sweeps.engine import FailedRun, execute, finished, raise_failures
+from fedaux.sweeps.engine import execute, finished
 from fedaux.sweeps.grid import (
     METADATA,
     WINNERS,
@@ -36,6 +36,7 @@ from fedaux.sweeps.grid import (
     describe_settings,
     seeded_runs,
 )
+from fedaux.sweeps.results import FailedRun, raise_failures
 from fedaux.sweeps.tuning_grid import (
     Axis,
     Lists,

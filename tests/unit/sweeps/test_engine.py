@@ -14,15 +14,9 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
 from fedaux.core.progress import Notice, OnProgress, ProgressEvent, SweepProgress
 from fedaux.server.run_state import RunWriter
-from fedaux.sweeps.engine import (
-    FailedRun,
-    SweepError,
-    SweepResult,
-    read_sweep,
-    run_sweep,
-    write_results,
-)
+from fedaux.sweeps.engine import read_sweep, run_sweep
 from fedaux.sweeps.grid import MethodSettings, Sweep
+from fedaux.sweeps.results import FailedRun, SweepError, SweepResult, write_results
 from fedaux.sweeps.workers import PoolTask, TaskError, run_tasks
 from helpers.runs import finished_run
 from helpers.tiny import MLP, TINY_CONFIG
