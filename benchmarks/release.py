@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.measure import Row, compare
+from fedaux.client.summaries import summarise
 from fedaux.config.sections import PrivacyConfig
 from fedaux.privacy.mechanism import release
 from fedaux.scoring.registry import make_scorer
@@ -47,7 +48,7 @@ def rows() -> Iterator[Row]:
     public = scorer.publish(negatives)
 
     def ours() -> object:
-        summary = scorer.summarise(public, own, labels, "replace-one", RECORDS, shares)
+        summary = summarise(scorer, public, own, labels, "replace-one", RECORDS, shares)
         return release(summary, "client", privacy)
 
     setting = (

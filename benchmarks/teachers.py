@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedaux.client.summaries import summarise
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -88,7 +89,7 @@ def with_releases(server: Server, state: RunState) -> RunState:
             np.ones(RECORDS),
         )
         summary = release(
-            server.scorer.summarise(*facts), client, server.config.privacy
+            summarise(server.scorer, *facts), client, server.config.privacy
         )
         found[client] = replace(summary, account=ACCOUNT.to_json())
     return state.with_releases(found)

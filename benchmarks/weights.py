@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import Row, compare
+from fedaux.client.summaries import summarise
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.sections import PrivacyConfig
 from fedaux.messages import Release
@@ -55,8 +56,8 @@ def cohort(clients: int) -> tuple[PublicEmbedding, dict[str, Release]]:
         mixture = rng.dirichlet(np.full(CLASSES, 0.3))
         labels = rng.choice(CLASSES, RECORDS, p=mixture)
         shares = np.ones(RECORDS)
-        summary = scorer.summarise(
-            public, features(labels), labels, "replace-one", RECORDS, shares
+        summary = summarise(
+            scorer, public, features(labels), labels, "replace-one", RECORDS, shares
         )
         releases[name] = release(summary, name, privacy)
     embedded = {"p": scorer.embed(public, distill).astype(np.float32)}

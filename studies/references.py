@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
+from fedaux.client.summaries import summarise
+from fedaux.client.summaries.logistic import solve
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.arrays import Arrays
 from fedaux.messages import Release
 from fedaux.privacy.mechanism import GRID, Summary, clip_rows
 from fedaux.scoring.base import Features, Fitted, Labels, LogOdds, Reference, Shares
 from fedaux.scoring.embedding import ClassEmbeddingScorer, embed, public_map
-from fedaux.scoring.logistic import LogisticScorer, solve
+from fedaux.scoring.logistic import LogisticScorer
 
 Vector = NDArray[np.float64]
 STEP = 1.0 / GRID
@@ -141,10 +143,9 @@ class NoiselessClasses(ClassEmbeddingScorer):
         size: int,
         shares: Shares,
     ) -> Summary:
-        return replace(
-            super().summarise(public, features, labels, adjacency, size, shares),
-            bounded=False,
-        )
+        built_in = ClassEmbeddingScorer(self.classes, self.embedding_dim)
+        summary = summarise(built_in, public, features, labels, adjacency, size, shares)
+        return replace(summary, bounded=False)
 
     def fit(
         self, public: Arrays, reference: Reference, releases: Sequence[Release]

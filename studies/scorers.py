@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedaux.client.summaries import summarise
 from fedaux.client.training import train_local
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
@@ -36,7 +37,7 @@ from fedaux.models import flatten_state, linear_head
 from fedaux.models.inference import predict, transform_rows
 from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.mechanism import release
-from fedaux.scoring.base import Reference, Scorer
+from fedaux.scoring.base import PublicScorer, Reference
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.registry import make_scorer
@@ -153,11 +154,12 @@ class Setting:
         return self._judged(teacher_weights(log_odds, log_odds.max(axis=0), kind))
 
     def _sent(
-        self, scorer: Scorer, public: Arrays, privacy: PrivacyConfig
+        self, scorer: PublicScorer, public: Arrays, privacy: PrivacyConfig
     ) -> list[Release]:
         sent = []
         for index, own in enumerate(self.own):
-            made = scorer.summarise(
+            made = summarise(
+                scorer,
                 public,
                 own.gather(),
                 own.labels,

@@ -35,6 +35,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from fedaux.client.summaries import summarise
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.arrays import Arrays
@@ -149,8 +150,14 @@ class Setting:
         choice = (public["basis"].shape[1], *public["split"].tolist())
         if choice not in _SUMMARIES:
             size = len(self.private)
-            _SUMMARIES[choice] = scorer.summarise(
-                public, self.private, self.labels, "replace-one", size, np.ones(size)
+            _SUMMARIES[choice] = summarise(
+                scorer,
+                public,
+                self.private,
+                self.labels,
+                "replace-one",
+                size,
+                np.ones(size),
             )
         return _SUMMARIES[choice]
 
@@ -161,8 +168,14 @@ class Setting:
         for part in self.parts(20, 0):
             rows = self.private[part]
             labels = self.labels[part]
-            total += scorer.summarise(
-                public, rows, labels, "replace-one", len(part), np.ones(len(part))
+            total += summarise(
+                scorer,
+                public,
+                rows,
+                labels,
+                "replace-one",
+                len(part),
+                np.ones(len(part)),
             ).values
         assert np.array_equal(total, self.summary(privacy).values)
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.client.summaries import summarise
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.io import write_atomically
 from fedaux.data.partition import dirichlet
 from fedaux.privacy.mechanism import release
 from fedaux.report.tables import markdown
 from fedaux.report.terminal import plural
-from fedaux.scoring.base import Reference, Scorer
+from fedaux.scoring.base import PublicScorer, Reference
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
 from fedaux.scoring.teacher_weights import teacher_weights
@@ -152,7 +153,7 @@ def _released(
     private: Sequence[Matrix],
     negatives: Matrix,
     points: Matrix,
-    scorer: Scorer,
+    scorer: PublicScorer,
     epsilon: float,
 ) -> Matrix:
     """Each client's log-odds on `points` from its release."""
@@ -162,8 +163,14 @@ def _released(
     for index, records in enumerate(private):
         labels = np.full(len(records), index)
         shares = np.ones(len(records))
-        summary = scorer.summarise(
-            public, quadratic(records), labels, "replace-one", len(records), shares
+        summary = summarise(
+            scorer,
+            public,
+            quadratic(records),
+            labels,
+            "replace-one",
+            len(records),
+            shares,
         )
         releases.append(release(summary, f"client-{index}", privacy))
     rows = scorer.embed(public, quadratic(points))

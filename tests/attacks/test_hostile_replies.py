@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from fedaux.client.summaries import summarise
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.failures import Failure
@@ -42,8 +43,14 @@ NEGATIVES, OWN, SHOWN = (
 )
 SCORER = ClassEmbeddingScorer(3, 4)
 PUBLIC = SCORER.publish(NEGATIVES)
-SUMMARY = SCORER.summarise(
-    PUBLIC, OWN, np.arange(len(OWN)) % 3, "replace-one", len(OWN), np.ones(len(OWN))
+SUMMARY = summarise(
+    SCORER,
+    PUBLIC,
+    OWN,
+    np.arange(len(OWN)) % 3,
+    "replace-one",
+    len(OWN),
+    np.ones(len(OWN)),
 )
 PRIVACY = PrivacyConfig(epsilon=1.0, calibration="analytic", unsafe_seed=0)
 

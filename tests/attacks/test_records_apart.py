@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedaux.client.summaries import summarise
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
 from fedaux.flower.user_model import UserExtractor, UserRecords
@@ -87,7 +88,8 @@ def test_one_more_record_moves_a_summary_by_its_own_integers() -> None:
     few, many = scorer.embed(public, rows[:-1]), scorer.embed(public, rows)
     assert few[0, 0] == -many[0, 0] != 0  # the attack works on matrix products
     made = [
-        scorer.summarise(
+        summarise(
+            scorer,
             public,
             part,
             np.zeros(len(part), np.int64),

@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.datasets import load_digits
 
+from fedaux.client.summaries import summarise
 from fedaux.data.records import Records
 from fedaux.privacy.mechanism import Summary
 from fedaux.privacy.units import Units
@@ -131,8 +132,14 @@ def moved_by(
         if adjacency == "add-remove":
             other = own[1:]  # the record is taken away; the declared size stays
         one, two = (
-            scorer.summarise(
-                public, rows, labels_of(rows), adjacency, len(own), np.ones(len(rows))
+            summarise(
+                scorer,
+                public,
+                rows,
+                labels_of(rows),
+                adjacency,
+                len(own),
+                np.ones(len(rows)),
             )
             for rows in (own, other)
         )
@@ -271,7 +278,7 @@ def test_no_person_moves_a_summary_further_than_one_record_could(
         whose = np.repeat(np.arange(len(people)), [len(one[0]) for one in people])
         records = Records(rows, labels, person=whose)
         shares = Units.of(records, "person", cap).shares
-        return scorer.summarise(public, rows, labels, adjacency, 4, shares)
+        return summarise(scorer, public, rows, labels, adjacency, 4, shares)
 
     for trial in range(60 if scorer.name == "logistic" else 600):
         crowd, one, other = (

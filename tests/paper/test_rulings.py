@@ -15,6 +15,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
+from fedaux.client.summaries import summarise
 from fedaux.client.training import train_local
 from fedaux.config.methods import METHODS, PAPER
 from fedaux.config.prototype import PrototypeSpec
@@ -52,8 +53,14 @@ ACCOUNT = Account(0.1, 1e-5, "replace-one", "record", 1)
 def ours(own: np.ndarray, negatives: np.ndarray, ridge: float) -> np.ndarray:
     """Release-free logistic scorer: w for raw features, in the embedded space."""
     scorer = LogisticScorer(ridge)
-    found = scorer.summarise(
-        scorer.publish(negatives), own, NONE, "replace-one", len(own), np.ones(len(own))
+    found = summarise(
+        scorer,
+        scorer.publish(negatives),
+        own,
+        NONE,
+        "replace-one",
+        len(own),
+        np.ones(len(own)),
     )
     return found.values * found.step
 
@@ -141,7 +148,8 @@ def test_b_nothing_but_the_noisy_vector_is_sent(
     public = scorer.publish(data[1])
     made = [
         release(
-            scorer.summarise(
+            summarise(
+                scorer,
                 public,
                 factor * data[0],
                 np.arange(len(data[0])) % 2,
@@ -185,7 +193,8 @@ def test_d_the_noise_counts_the_negatives_not_all_auxiliary_data() -> None:
     own, aux = rng.normal(size=(50, 6)), rng.normal(size=(1000, 6))
     split = AuxSplit.draw(1000, 0.2, rng)
     scorer = LogisticScorer(0.05)
-    found = scorer.summarise(
+    found = summarise(
+        scorer,
         scorer.publish(aux[split.negatives]),
         own,
         NONE,
@@ -311,8 +320,8 @@ def test_i_the_default_scorer_has_a_signal_and_the_papers_is_kept() -> None:
     reference = default.embed(facts, public)
     sent = []
     for i, own in enumerate(clients):
-        made = default.summarise(
-            facts, own, np.full(625, i), "replace-one", 625, np.ones(625)
+        made = summarise(
+            default, facts, own, np.full(625, i), "replace-one", 625, np.ones(625)
         )
         sent.append(release(made, f"c{i}", PrivacyConfig(epsilon=1.0)))
     fitted = default.fit(facts, Reference(np.asarray(reference, np.float64)), sent)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fedaux.audit.result import AttackResult
     from fedaux.core.progress import ProgressEvent
-    from fedaux.scoring.planner import Planner
+    from fedaux.runs.planner import Planner
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.client.answers import AnswerStore
+from fedaux.client.summaries import summarise
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.failures import OrderError
 from fedaux.data.records import Records
@@ -107,7 +108,8 @@ class Releases:
         units = Units.of(records, privacy.unit, privacy.max_records_per_person)
         scorer = make_scorer(privacy, order.classes)
         size = public_size(records, privacy)
-        summary = scorer.summarise(
+        summary = summarise(
+            scorer,
             order.public,
             features,
             records.labels,

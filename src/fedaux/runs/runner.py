@@ -44,11 +44,11 @@ from fedaux.report.live import Live
 from fedaux.runs.arguments import make_config
 from fedaux.runs.callbacks import Callback, JsonLines, calling
 from fedaux.runs.folders import numbered_folder, stored_state
+from fedaux.runs.planner import Planner
 from fedaux.runs.reporting import ReportingFederation, reporting
 from fedaux.runs.result import Result
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.features import H0, FeatureCache
-from fedaux.scoring.planner import Planner
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state, pretrain_extractor
 from fedaux.server.regions import RegionError, Regions, RegionSpec

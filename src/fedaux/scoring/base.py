@@ -1,5 +1,8 @@
-"""P2: the `Scorer` protocol: private summaries of client data, and from them log-odds
-of public examples.
+"""P2: the protocols of scorers: private summaries of client data, and from them
+log-odds of public examples.
+
+Here is what a server does, with public data and releases. Built-in scorers summarise
+private records in `client.summaries`.
 """
 
 from __future__ import annotations
@@ -57,13 +60,11 @@ class Fitted:
 Fit = tuple[Arrays, dict[str, Arrays]]
 
 
-class Scorer(Protocol):
-    """The interface of a scorer, which estimates how much a public example resembles a
-    client's data.
+class PublicScorer(Protocol):
+    """The half of a scorer that sees only public data and releases.
 
-    `publish` and `fit` run on the server and see only public data and releases;
-    `summarise` runs on the client. A scorer that can bound the norm of an honest
-    summary also has a method `bound`, see `bound_function`.
+    A scorer that can bound the norm of an honest summary also has a method `bound`, see
+    `bound_function`.
     """
 
     @property
@@ -103,6 +104,31 @@ class Scorer(Protocol):
         """
         ...
 
+    def fit(
+        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+    ) -> Fitted:
+        """Compute each client's log-odds on any embedded row.
+
+        Args:
+            public: The arrays of `publish`.
+            reference: φ(D⁻), with its moments.
+            releases: The releases of a cohort of clients.
+
+        Returns:
+            The log-odds of every client.
+        """
+        ...
+
+
+class Scorer(PublicScorer, Protocol):
+    """The interface of a scorer of your own, which estimates how much a public example
+    resembles a client's data.
+
+    `publish` and `fit` run on the server and see only public data and releases;
+    `summarise` runs on the client. A scorer that can bound the norm of an honest
+    summary also has a method `bound`, see `bound_function`.
+    """
+
     def summarise(
         self,
         public: Arrays,
@@ -136,24 +162,9 @@ class Scorer(Protocol):
         """
         ...
 
-    def fit(
-        self, public: Arrays, reference: Reference, releases: Sequence[Release]
-    ) -> Fitted:
-        """Compute each client's log-odds on any embedded row.
-
-        Args:
-            public: The arrays of `publish`.
-            reference: φ(D⁻), with its moments.
-            releases: The releases of a cohort of clients.
-
-        Returns:
-            The log-odds of every client.
-        """
-        ...
-
 
 @runtime_checkable
-class PortableScorer(Scorer, Protocol):
+class PortableScorer(PublicScorer, Protocol):
     """A scorer whose fit can be sent as arrays, so that clients can compute their own
     weights.
     """
@@ -172,7 +183,7 @@ class PortableScorer(Scorer, Protocol):
         return self.from_arrays(*self.fit_arrays(public, reference, releases))
 
 
-def bound_function(scorer: Scorer) -> Bounds | None:
+def bound_function(scorer: PublicScorer) -> Bounds | None:
     """Return the scorer's `bound(public, adjacency, size)`, or None: the norm of its
     releases is then not checked.
     """

@@ -30,16 +30,13 @@ from fedaux.messages import Release
 from fedaux.privacy.mechanism import (
     GRID,
     Bound,
-    Summary,
     continuous_multiplier,
-    quantize,
     unit_rows,
 )
 from fedaux.scoring.base import (
     Features,
     Labels,
     Reference,
-    Shares,
     Vector,
     check_shapes,
 )
@@ -51,7 +48,6 @@ from fedaux.scoring.embedding import (
     Pooled,
     Spectrum,
     embed,
-    embed_per_record,
     linear_discriminant,
     on_features,
     pool_classes,
@@ -68,8 +64,8 @@ ROW_STEPS = 2**20  # to a row of norm 1; times the steps of a share it makes GRI
 # to a share of 1; so a unit has at most this many records
 SHARE_STEPS = GRID // ROW_STEPS
 MAX_DIMENSION = 512  # k; a release then has about 130,000 numbers
+MOST_ENTRIES = 2**21  # of noise that is drawn at a time
 LEAST_SPLIT = 0.5  # of a² + b² + m², which should be 1: less would only be noise
-_ENTRIES = 2**21  # of rows at a time
 
 
 def triangle(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Vector]:
@@ -78,22 +74,6 @@ def triangle(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Vector]:
     """
     row, column = np.triu_indices(k)
     return row, column, np.where(row == column, 1.0, math.sqrt(2.0))
-
-
-def moment_rows(embedded: Vector, split: Vector) -> Vector:
-    """(N, k) → (N, k + 1 + k(k + 1)/2): what each record adds, its own class's slots
-    first. All is elementwise.
-
-    Without second moments, m = 0, there are k + 1 slots.
-    """
-    a, b, m = split
-    first = np.concatenate([a * embedded, np.full((len(embedded), 1), b)], axis=1)
-    if m == 0:
-        return first
-    row, column, weight = triangle(embedded.shape[1])
-    return np.concatenate(
-        [first, (m * weight) * (embedded[:, row] * embedded[:, column])], axis=1
-    )
 
 
 def public_split(a: float, b: float, m: float) -> NDArray[np.float32]:
@@ -163,7 +143,7 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
     def counts(self, public: Arrays, values: Vector) -> Vector:
         first = self.classes * (public["basis"].shape[1] + 1)
         return np.asarray(
-            values[:first].reshape(self.classes, -1)[:, -1] / _split(public)[1]
+            values[:first].reshape(self.classes, -1)[:, -1] / exact_split(public)[1]
         )
 
     def class_values(self, public: Arrays, release: Release) -> ClassValues:
@@ -179,7 +159,7 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         """Compute a head on h0's own features; `kind` is one of `HEADS`, where there
         are second moments.
         """
-        if not _split(public)[2]:
+        if not exact_split(public)[2]:
             return self.pool(public, releases).head(public, reference)
         moments = Moments.of(public, self.classes, releases)
         return on_features(public, *HEADS[kind](moments, reference))
@@ -188,47 +168,13 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         """Refuse a split that is none, and a map that is too wide: before anything is
         entered in the account.
         """
-        split, k = _split(public), int(public["basis"].shape[1])
+        split, k = exact_split(public), int(public["basis"].shape[1])
         if k > MAX_DIMENSION:
             raise OrderError(
                 f"the public map has {k} dimensions; second moments have at most "
                 f"{MAX_DIMENSION}"
             )
-        return self.classes * (k + 1) + _second_size(k, split)
-
-    def summarise(
-        self,
-        public: Arrays,
-        features: Features,
-        labels: Labels,
-        adjacency: str,
-        size: int,
-        shares: Shares,
-    ) -> Summary:
-        """Sum the rows v in integers.
-
-        A row is rounded towards zero in steps of 1/ROW_STEPS and then multiplied by its
-        share in whole steps of 1/SHARE_STEPS, so a unit adds a convex combination of
-        whole rows, times SHARE_STEPS: `sensitivity` holds for it as it does for rows.
-        """
-        split, labels = _split(public), np.asarray(labels)
-        k, weights = (
-            public["basis"].shape[1],
-            np.floor(np.asarray(shares, np.float64) * SHARE_STEPS).astype(np.int64),
-        )
-        known = (labels >= 0) & (labels < self.classes) & (weights > 0)
-        first, second = (
-            np.zeros((self.classes, k + 1), np.int64),
-            np.zeros(_second_size(k, split), np.int64),
-        )
-        for block in _blocks(np.flatnonzero(known), first.shape[1] + len(second)):
-            rows = moment_rows(embed_per_record(public, features[block]), split)
-            steps = quantize(rows, ROW_STEPS / GRID) * weights[block, None]
-            np.add.at(first, labels[block], steps[:, : k + 1])
-            second += steps[:, k + 1 :].sum(axis=0)
-        bound = self.bound(public, adjacency, size)
-        values = np.concatenate([first.ravel(), second])
-        return Summary(values, bound.step, bound.sensitivity, adjacency, size)
+        return self.classes * (k + 1) + second_size(k, split)
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         """In steps of 1/GRID. Rounding moves each coordinate of a row by less than 1
@@ -239,7 +185,7 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         Arithmetic in double precision has a relative error of 2⁻⁴⁶, less than 2 steps.
         """
         rows = (
-            ROW_STEPS * sensitivity(_split(public), adjacency)
+            ROW_STEPS * sensitivity(exact_split(public), adjacency)
             + 2 * math.sqrt(self.size(public))
             + 2
         )
@@ -263,7 +209,7 @@ class Moments:
         """Classes are pooled as by the class embedding (`pool_classes`); Σ φφᵀ and its
         noise add up; m > 0.
         """
-        (_, _, m), k = _split(public), public["basis"].shape[1]
+        (_, _, m), k = exact_split(public), public["basis"].shape[1]
         first, slots, variance = classes * (k + 1), np.zeros((k, k)), 0.0
         row, column, weight = triangle(k)
         for release in releases:
@@ -563,7 +509,7 @@ class _Trial:
         k, noise = len(second), continuous_multiplier(facts.epsilon, facts.delta)
         noise *= sensitivity(np.array(split), facts.adjacency)
         # of more, the noise on sums is that of the mean
-        clients = min(facts.releases, max(1, _ENTRIES // means.size))
+        clients = min(facts.releases, max(1, MOST_ENTRIES // means.size))
         fewer, held = (
             noise / a * math.sqrt(clients / facts.releases),
             np.zeros((clients, self.classes)),
@@ -601,7 +547,7 @@ def symmetric_noise(k: int, deviation: float, rng: Rng) -> Vector:
 
 
 def _class_values(public: Arrays, classes: int, release: Release) -> ClassValues:
-    (a, b, _), k = _split(public), public["basis"].shape[1]
+    (a, b, _), k = exact_split(public), public["basis"].shape[1]
     values, noise = (
         release.arrays["values"] * release.step,
         release.scale * release.step,
@@ -612,16 +558,12 @@ def _class_values(public: Arrays, classes: int, release: Release) -> ClassValues
     )
 
 
-def _second_size(k: int, split: Vector) -> int:
+def second_size(k: int, split: Vector) -> int:
+    """Return how many numbers of a release are second moments."""
     return k * (k + 1) // 2 if split[2] else 0
 
 
-def _blocks(rows: NDArray[np.intp], width: int) -> Iterator[NDArray[np.intp]]:
-    length = max(1, _ENTRIES // width)
-    yield from (rows[start : start + length] for start in range(0, len(rows), length))
-
-
-def _split(public: Arrays) -> Vector:
+def exact_split(public: Arrays) -> Vector:
     """The public split as exact doubles, of which the proof needs that a² + b² + m² ≤
     1.
     """

@@ -28,21 +28,15 @@ from fedaux.messages import Release
 from fedaux.privacy.mechanism import (
     GRID,
     Bound,
-    Summary,
-    max_norm,
-    quantize,
     unit_rows,
 )
-from fedaux.privacy.per_record import project
 from fedaux.scoring.base import (
     Features,
     Fit,
     Fitted,
-    Labels,
     LogOdds,
     PortableScorer,
     Reference,
-    Shares,
     Transform,
     Vector,
     check_shapes,
@@ -52,7 +46,7 @@ _BLOCK = 2**13  # rows of D⁻ at a time: never all of them in double precision
 # β, the share of public variance that is taken to lie between clients, or between
 # classes
 BETWEEN_GROUPS = 0.5
-# in units of GRID; proven in `class_sums`
+# in units of GRID; proven in `client.summaries.embedding`
 SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}
 # (weights (C, H), biases (C,)) on h0's own features
 Head = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -116,22 +110,15 @@ def _slices(rows: Features) -> list[slice]:
 
 def embed(public: Arrays, features: Features) -> Vector:
     """φ(x) = u/‖u‖ with u = (h0(x) − μ) B: fast, for public rows."""
-    _check(public, features)
+    check_map(public, features)
     return unit_rows(
         (np.asarray(features, np.float64) - public["mean"])
         @ public["basis"].astype(np.float64)
     )
 
 
-def embed_per_record(public: Arrays, features: Features) -> Vector:
-    """Compute `embed` for private rows: each φ(x) is, to the bit, a function of its own
-    row.
-    """
-    _check(public, features)
-    return unit_rows(project(features, public["mean"], public["basis"]))
-
-
-def _check(public: Arrays, features: Features) -> None:
+def check_map(public: Arrays, features: Features) -> None:
+    """Refuse a public map that is not for features of this width."""
     check_shapes(
         public,
         mean=(features.shape[1],),
@@ -225,24 +212,6 @@ class ClassEmbeddingScorer(PortableScorer):
     def size(self, public: Arrays) -> int:
         return self.classes * (int(public["basis"].shape[1]) + 1)
 
-    def summarise(
-        self,
-        public: Arrays,
-        features: Features,
-        labels: Labels,
-        adjacency: str,
-        size: int,
-        shares: Shares,
-    ) -> Summary:
-        return class_sums(
-            embed_per_record(public, features),
-            labels,
-            self.classes,
-            adjacency,
-            size,
-            shares,
-        )
-
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         return sums_bound(adjacency, size)
 
@@ -325,35 +294,6 @@ def density_ratios(shared: Arrays) -> Transform:
         return np.asarray(ratios - public.log_density(rows)[:, None])
 
     return transform
-
-
-def class_sums(
-    embedded: Vector,
-    labels: Labels,
-    classes: int,
-    adjacency: str,
-    size: int,
-    shares: Shares,
-) -> Summary:
-    """(Σ of φ per class, count per class), flattened to classes·(k + 1) integers.
-    embedded: rows of norm at most 1.
-
-    One record of share s adds u of norm ≤ t = ⌊s·GRID⌋ to the sum of its class and t to
-    its count. So a unit adds to class c a sum of norm ≤ a_c·GRID and a count a_c·GRID,
-    with Σ a_c ≤ 1: all together a vector of norm ≤ √(Σ 2a_c²)·GRID ≤ √2·GRID. Exchanged
-    for a unit with b_c, the squared distance is at most Σ (a_c + b_c)² + (a_c − b_c)² =
-    2 Σ a_c² + b_c² ≤ 4. A label outside the classes adds nothing.
-    """
-    labels, counts = (
-        np.asarray(labels),
-        np.broadcast_to(max_norm(shares), len(embedded)),
-    )
-    steps, known = quantize(embedded, shares), (labels >= 0) & (labels < classes)
-    values = np.zeros((classes, steps.shape[1] + 1), np.int64)
-    np.add.at(values[:, :-1], labels[known], steps[known])
-    np.add.at(values[:, -1], labels[known], counts[known])
-    bound = sums_bound(adjacency, size)
-    return Summary(values.ravel(), bound.step, bound.sensitivity, adjacency, size)
 
 
 def sums_bound(adjacency: str, size: int) -> Bound:

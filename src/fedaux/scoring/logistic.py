@@ -12,20 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from fedaux.core.arrays import Arrays
 from fedaux.messages import Release
-from fedaux.privacy.mechanism import UNIT_SENSITIVITY, Bound, Summary, clip_rows
+from fedaux.privacy.mechanism import UNIT_SENSITIVITY, Bound, clip_rows
 from fedaux.scoring.base import (
     Features,
     Fit,
     Fitted,
-    Labels,
     LogOdds,
     PortableScorer,
     Reference,
-    Shares,
     Vector,
     check_shapes,
 )
@@ -63,23 +60,6 @@ class LogisticScorer(PortableScorer):
             / max(float(public["radius"][0]), 1e-12)
         )
 
-    def summarise(
-        self,
-        public: Arrays,
-        features: Features,
-        labels: Labels,
-        adjacency: str,
-        size: int,
-        shares: Shares,
-    ) -> Summary:
-        own, negatives = self.embed(public, features), clip_rows(public["negatives"])
-        w = solve(own, shares, negatives, self.ridge, size + len(negatives))
-        values, bound = (
-            np.rint(w / STEP).astype(np.int64),
-            self.bound(public, adjacency, size),
-        )
-        return Summary(values, bound.step, bound.sensitivity, adjacency, size)
-
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         """λ/2 ‖w‖² ≤ J(w) ≤ J(0) = log 2 at the minimiser, and the point returned is
         within τ/λ of it.
@@ -111,26 +91,6 @@ class LogisticScorer(PortableScorer):
         )
 
 
-def objective(
-    w: Vector, own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int
-) -> tuple[float, Vector]:
-    """J(w) = 1/N Σ s log(1 + e^{−t⟨w, h⟩}) + λ/2 ‖w‖² and its gradient; t = +1 on rows
-    of D_i, −1 on rows of D⁻.
-
-    A row of D_i counts for its share s of its unit, a row of D⁻ for 1. N = `total` =
-    |D_i| + |D⁻| is public. The sums are in floating point; what they return is
-    certified, with room for their rounding, and not cancelled bit by bit.
-    """
-    up, down = own @ w, negatives @ w
-    value = (
-        shares @ np.logaddexp(0.0, -up) + np.logaddexp(0.0, down).sum()
-    ) / total + 0.5 * ridge * w @ w
-    gradient = (
-        expit(down) @ negatives - (shares * expit(-up)) @ own
-    ) / total + ridge * w
-    return float(value), gradient
-
-
 def gradient_sensitivity(total: int, adjacency: str) -> float:
     """Sensitivity of ∇J at any w: ‖Σ s l' h‖ ≤ Σ s ≤ 1 for one unit, and as much for
     the one it replaces.
@@ -143,56 +103,3 @@ def sensitivity(total: int, ridge: float, adjacency: str) -> float:
     stationary.
     """
     return gradient_sensitivity(total, adjacency) * (1 + 2 * GRADIENT_TOLERANCE) / ridge
-
-
-def solve(
-    own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int
-) -> Vector:
-    """The minimiser of J, or an error: output perturbation protects the minimiser and
-    nothing else.
-    """
-    from scipy.optimize import minimize
-
-    size, problem = own.shape[1], (own, shares, negatives, ridge, total)
-    # the stricter adjacency sets τ; a tenth of it leaves room between the solver's
-    # ∞-norm and the certificate's ℓ₂
-    tau = GRADIENT_TOLERANCE * gradient_sensitivity(total, "add-remove")
-    options = {
-        "gtol": 0.1 * tau / np.sqrt(size),
-        "ftol": 0.0,
-        "maxcor": 20,
-        "maxiter": 10_000,
-    }
-    w = np.asarray(
-        minimize(
-            objective,
-            np.zeros(size),
-            problem,
-            jac=True,
-            method="L-BFGS-B",
-            options=options,
-        ).x
-    )
-    for _ in range(5):
-        gradient = objective(w, *problem)[1]
-        norm = float(np.linalg.norm(gradient))
-        if norm <= tau:
-            return w
-        # Newton steps where the line search stalls
-        w = w - np.linalg.solve(_hessian(w, *problem), gradient)
-    raise RuntimeError(
-        f"the scoring problem was not solved: ‖∇J‖ = {norm:.1e} > {tau:.1e}; nothing "
-        "is released"
-    )
-
-
-def _hessian(
-    w: Vector, own: Vector, shares: Shares, negatives: Vector, ridge: float, total: int
-) -> Vector:
-    rows, counts = (
-        np.concatenate([own, negatives]),
-        np.concatenate([shares, np.ones(len(negatives))]),
-    )
-    slope = expit(rows @ w)
-    curve = (counts * slope * (1 - slope))[:, None] * rows
-    return np.asarray(rows.T @ curve / total + ridge * np.eye(len(w)))

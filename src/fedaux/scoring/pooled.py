@@ -18,13 +18,13 @@ from fedaux.core.arrays import Arrays
 from fedaux.core.errors import SettingsError
 from fedaux.messages import Release
 from fedaux.privacy.mechanism import Summary, as_release, noise_scale
-from fedaux.scoring.base import Scorer, Vector
+from fedaux.scoring.base import PublicScorer, Vector
 
 _POOLED = "pooled."
 
 
 def shared_noise_scale(
-    scorer: Scorer, public: Arrays, privacy: PrivacyConfig, honest: int
+    scorer: PublicScorer, public: Arrays, privacy: PrivacyConfig, honest: int
 ) -> float:
     """Return the scale, in steps, of each site's share of the noise, if `honest` sites
     surely add theirs.
@@ -44,7 +44,7 @@ def shared_noise_scale(
 
 
 def pooled_release(
-    scorer: Scorer,
+    scorer: PublicScorer,
     public: Arrays,
     privacy: PrivacyConfig,
     total: NDArray[np.int64],

@@ -18,7 +18,7 @@ from fedaux.data.partition import AuxSplit
 from fedaux.data.records import Indices, Records
 from fedaux.models.inference import transform_rows
 from fedaux.models.registry import standardisation
-from fedaux.scoring.base import Reference, Scorer
+from fedaux.scoring.base import PublicScorer, Reference
 from fedaux.scoring.features import H0
 from fedaux.scoring.teacher_weights import LabelOf, PublicEmbedding
 
@@ -103,7 +103,7 @@ class PublicData:
             label: standardisation(self.negatives(label).gather()) for label in self.h0
         }
 
-    def publish(self, scorer: Scorer) -> dict[str, Arrays]:
+    def publish(self, scorer: PublicScorer) -> dict[str, Arrays]:
         """What the scorer derives from D⁻ for every client of each prototype."""
         return {
             label: scorer.publish(self.negatives(label).gather()) for label in self.h0
@@ -111,7 +111,7 @@ class PublicData:
 
     def embedding(
         self,
-        scorer: Scorer,
+        scorer: PublicScorer,
         public: Mapping[str, Arrays],
         label_of: LabelOf,
         teachers: TeachersConfig,

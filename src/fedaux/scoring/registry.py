@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import import_function
-from fedaux.scoring.base import Scorer
+from fedaux.scoring.base import PublicScorer
 from fedaux.scoring.class_moments import ClassMomentsScorer, PublicFacts
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
@@ -14,7 +14,7 @@ from fedaux.scoring.logistic import LogisticScorer
 
 def make_scorer(
     privacy: PrivacyConfig, classes: int, releases: int = 1, records: int = 0
-) -> Scorer:
+) -> PublicScorer:
     """Make the scorer of these settings; how many `releases` and `records` are expected
     is for what a server publishes.
 
@@ -30,5 +30,5 @@ def make_scorer(
         return ClassMomentsScorer(classes, privacy.embedding_dim, facts=facts)
     if privacy.scorer == "logistic":
         return LogisticScorer(privacy.ridge)
-    scorer: Scorer = import_function(privacy.scorer, "scorer")(privacy, classes)
+    scorer: PublicScorer = import_function(privacy.scorer, "scorer")(privacy, classes)
     return scorer

@@ -26,8 +26,8 @@ from fedaux.scoring.base import (
     Fit,
     Fitted,
     PortableScorer,
+    PublicScorer,
     Reference,
-    Scorer,
     Vector,
 )
 from fedaux.scoring.pooled import PooledWeights
@@ -48,7 +48,7 @@ class PublicEmbedding:
     post-processing, so it costs no ε.
     """
 
-    scorer: Scorer
+    scorer: PublicScorer
     teachers: TeachersConfig
     public: Mapping[str, Arrays]
     reference: Mapping[str, Reference]  # φ(D⁻)

@@ -21,7 +21,7 @@ from fedaux.core.rng import derive_seed
 from fedaux.messages import PrepareOrder, SumsOrder, Teaching, TrainOrder
 from fedaux.methods.hooks import Hooks, hooks_of
 from fedaux.models import published_weights, to_half
-from fedaux.scoring.base import Scorer
+from fedaux.scoring.base import PublicScorer
 from fedaux.scoring.pooled import PooledWeights
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.teacher_weights import TeacherWeights
@@ -101,7 +101,7 @@ class Orders:
 
     config: Config
     classes: int
-    scorer: Scorer
+    scorer: PublicScorer
     networks: Networks
     public: PublicData
     spec_of: Callable[[str], PrototypeSpec]

@@ -19,7 +19,7 @@ from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
 from fedaux.privacy.roster import ROSTER_FILE, read_roster
-from fedaux.scoring.base import Scorer
+from fedaux.scoring.base import PublicScorer
 from fedaux.scoring.features import H0, FeatureCache
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
@@ -37,7 +37,7 @@ class Server:
     clients: Sequence[str]
     networks: Networks
     public: PublicData
-    scorer: Scorer
+    scorer: PublicScorer
     orders: Orders
     cache: Path | None = None  # for public features; None keeps them in memory
     on_progress: OnProgress = field(default=no_progress, repr=False)

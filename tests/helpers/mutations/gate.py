@@ -24,6 +24,7 @@ from fedaux.client.answers import AnswerStore
 from fedaux.client.kept_state import ClientState
 from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
+from fedaux.client.summaries import embedding
 from fedaux.config.schema import Config
 from fedaux.core.accounts import Account
 from fedaux.core.io import hashed_name
@@ -48,7 +49,6 @@ from fedaux.privacy import account, accounting, ledger, roster, secure_sum, unit
 from fedaux.privacy.account import BudgetStore, Entry
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.secure_sum import Keys, SiteState, SumSettings
-from fedaux.scoring import embedding
 from helpers.mutations.registry import fails, found_by
 
 ACCOUNT = "unit/privacy/test_account.py"

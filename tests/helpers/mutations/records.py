@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedaux.client import summaries
 from fedaux.data import federated, images, text
 from fedaux.data.labels import DeclaredClasses
 from fedaux.models.inference import predict_batches
@@ -180,7 +181,7 @@ def matrix_product(patch: pytest.MonkeyPatch) -> None:
     def project(rows: Any, mean: Any, basis: Any) -> Any:
         return (np.asarray(rows, np.float64) - mean) @ np.asarray(basis, np.float64)
 
-    patch.setattr(embedding, "project", project)
+    patch.setattr(summaries.embedding, "project", project)
 
 
 @fails(PER_RECORD, red="DID NOT RAISE ValueError", attack="14")
@@ -202,9 +203,12 @@ def bits_of_a_product_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 )
 def split_has_any_norm(patch: pytest.MonkeyPatch) -> None:
     """The server may weigh first and second moments as it likes."""
-    patch.setattr(
-        class_moments, "_split", lambda public: public["split"].astype(np.float64)
-    )
+
+    def any_split(public: Any) -> Any:
+        return public["split"].astype(np.float64)
+
+    patch.setattr(class_moments, "exact_split", any_split)
+    patch.setattr(summaries.moments, "exact_split", any_split)
 
 
 @fails(

@@ -539,7 +539,7 @@ class Talkative:
     ("target", "value"),
     [
         ("fedaux.client.releases.make_scorer", lambda *_: Talkative()),
-        ("fedaux.scoring.embedding.class_sums", fail),
+        ("fedaux.client.summaries.class_sums", fail),
         ("fedaux.privacy.mechanism.Summary.__post_init__", fail),
         ("fedaux.scoring.features.per_record.outputs", fail),
         ("fedaux.client.releases.release", fail),

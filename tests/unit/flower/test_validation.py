@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaux.client.summaries import summarise
 from fedaux.config.sections import PrivacyConfig
 from fedaux.flower.validation import (
     MAX_RECORDS,
@@ -635,7 +636,8 @@ def made(
     order = prepare_order(
         scorer=scorer.name, size=scorer.size(public), public=public, classes=3
     )
-    summary = scorer.summarise(
+    summary = summarise(
+        scorer,
         public,
         rows,
         np.ones(len(rows), np.int64),
@@ -663,8 +665,14 @@ def test_no_honest_release_is_too_long(scorer: Scorer, adjacency: str) -> None:
 def test_the_bound_is_as_low_as_it_can_be(scorer: Scorer) -> None:
     public, bounds = scorer.publish(NEGATIVES), bound_function(scorer)
     assert bounds is not None
-    summary = scorer.summarise(
-        public, ONE_CORNER, np.ones(50, np.int64), "replace-one", 50, np.ones(50)
+    summary = summarise(
+        scorer,
+        public,
+        ONE_CORNER,
+        np.ones(50, np.int64),
+        "replace-one",
+        50,
+        np.ones(50),
     )
     bound = bounds(public, "replace-one", 50)
     assert 0.999 * bound.norm < np.linalg.norm(summary.values) <= bound.norm

@@ -11,6 +11,9 @@ from scipy.special import log_softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import RidgeClassifier
 
+from fedaux.client.summaries import summarise
+from fedaux.client.summaries.embedding import embed_per_record
+from fedaux.client.summaries.moments import moment_rows
 from fedaux.config.parsing import ConfigError
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.arrays import Arrays
@@ -30,13 +33,12 @@ from fedaux.scoring.class_moments import (
     Moments,
     PublicFacts,
     Split,
-    moment_rows,
     plan,
     public_split,
     sensitivity,
     widest_level,
 )
-from fedaux.scoring.embedding import ClassEmbeddingScorer, Head, embed_per_record
+from fedaux.scoring.embedding import ClassEmbeddingScorer, Head
 from fedaux.scoring.registry import make_scorer
 
 SPLITS = [
@@ -129,7 +131,7 @@ def test_integers_are_those_of_a_naive_sum(adjacency: str) -> None:
     features[3] = np.nan
     features[4] = public["mean"]
     shares = rng.choice([1.0, 0.5, 1 / 3, 1 / 7, 0.0], 50)
-    found = scorer.summarise(public, features, labels, adjacency, 20, shares)
+    found = summarise(scorer, public, features, labels, adjacency, 20, shares)
     phi = embed_per_record(public, features)
     assert not phi[[3, 4]].any()
     expected = np.zeros(scorer.size(public), np.int64)
@@ -156,14 +158,14 @@ def test_what_a_record_adds_is_its_own_to_the_bit_whatever_its_company(
 
     def values(rows: slice | list[int]) -> np.ndarray:
         part = features[rows]
-        return scorer.summarise(
-            public, part, labels[rows], "replace-one", 101, np.ones(len(part))
+        return summarise(
+            scorer, public, part, labels[rows], "replace-one", 101, np.ones(len(part))
         ).values
 
     alone = sum(values([index]) for index in range(101))
     assert np.array_equal(values(slice(None)), alone)
     # five records at a time
-    monkeypatch.setattr("fedaux.scoring.class_moments._ENTRIES", 200)
+    monkeypatch.setattr("fedaux.client.summaries.moments._ENTRIES", 200)
     assert np.array_equal(values(slice(None)), alone)
     # any clients: the same total
     assert np.array_equal(values(slice(0, 60)) + values(slice(60, 101)), alone)
@@ -193,7 +195,8 @@ def test_no_pair_of_records_moves_the_integers_further_than_claimed(
             other = worst * one + np.sqrt(1 - worst**2) * other / np.linalg.norm(other)
         labels = rng.integers(-1, 2, 2) if trial % 3 else np.zeros(2, np.int64)
         first, second = (
-            scorer.summarise(
+            summarise(
+                scorer,
                 public,
                 row[None].astype(np.float32),
                 labels[[i]],
@@ -240,7 +243,7 @@ def test_no_person_moves_the_integers_further_than_one_record_could() -> None:
             )
             shares = Units.of(Records(rows, labels, person=whose), "person", cap).shares
             summed.append(
-                scorer.summarise(public, rows, labels, "replace-one", 3, shares).values
+                summarise(scorer, public, rows, labels, "replace-one", 3, shares).values
             )
         far = max(
             far, float(np.linalg.norm((summed[0] - summed[1]).astype(np.float64)))
@@ -268,7 +271,8 @@ def test_a_split_that_would_break_the_proof_is_refused_before_a_record_is_read(
         # which a client asks for before it enters anything in its account
         scorer.size(public)
     with pytest.raises(OrderError, match="split"):
-        scorer.summarise(
+        summarise(
+            scorer,
             public,
             np.ones((1, 4), np.float32),
             np.zeros(1, np.int64),
@@ -293,8 +297,8 @@ def test_a_map_that_would_fill_the_memory_is_refused() -> None:
 def test_a_bound_on_the_norm_is_reached_where_all_records_are_alike() -> None:
     public, scorer = public_of(4, 3, (0.6, 0.0, 0.8)), ClassMomentsScorer(2, 3)
     rows = np.tile(np.random.default_rng(6).normal(size=4).astype(np.float32), (50, 1))
-    found = scorer.summarise(
-        public, rows, np.ones(50, np.int64), "replace-one", 50, np.ones(50)
+    found = summarise(
+        scorer, public, rows, np.ones(50, np.int64), "replace-one", 50, np.ones(50)
     )
     assert (
         0.999
@@ -339,7 +343,8 @@ class Federation:
         self.releases = []
         for index, part in enumerate(np.array_split(np.arange(records), clients)):
             ones = np.ones(len(part))
-            made = self.scorer.summarise(
+            made = summarise(
+                self.scorer,
                 self.public,
                 self.features[part],
                 labels[part],
@@ -399,7 +404,7 @@ def test_without_second_moments_it_is_the_class_embedding() -> None:
         for part in parts
     ]
     sent = [
-        release(plain.summarise(*own), f"client {index}", privacy)
+        release(summarise(plain, *own), f"client {index}", privacy)
         for index, own in enumerate(rows)
     ]
     ours, theirs = (
@@ -468,8 +473,14 @@ def test_heads_are_the_discriminant_of_the_records_and_beat_the_public_covarianc
         > best - 0.02
     )
     plain = ClassEmbeddingScorer(4, 12)
-    made = plain.summarise(
-        there.public, there.features, there.labels, "replace-one", 6000, np.ones(6000)
+    made = summarise(
+        plain,
+        there.public,
+        there.features,
+        there.labels,
+        "replace-one",
+        6000,
+        np.ones(6000),
     )
     sent = [release(made, "sum", PrivacyConfig(epsilon=1000.0, unsafe_seed=1))]
     head = plain.head(there.public, there.reference, sent)
@@ -502,7 +513,8 @@ def test_odds_of_teachers_prefer_the_clients_of_a_class_and_travel_as_arrays() -
     for c in range(4):
         own = np.flatnonzero(there.labels == c)
         ones = np.ones(len(own))
-        made = there.scorer.summarise(
+        made = summarise(
+            there.scorer,
             there.public,
             there.features[own],
             there.labels[own],

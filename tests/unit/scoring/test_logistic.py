@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaux.client.summaries import logistic as regression
+from fedaux.client.summaries import summarise
+from fedaux.client.summaries.logistic import objective, solve
 from fedaux.privacy.mechanism import clip_rows
-from fedaux.scoring import logistic
-from fedaux.scoring.logistic import LogisticScorer, objective, sensitivity, solve
+from fedaux.scoring.logistic import (
+    GRADIENT_TOLERANCE,
+    LogisticScorer,
+    sensitivity,
+)
 
 NONE = np.zeros(0, np.int64)  # this scorer has no use for labels
 
@@ -63,13 +69,13 @@ def test_solution_is_certified(ridge: float) -> None:
     w = solve(own, np.ones(len(own)), negatives, ridge, 600)
     assert (
         np.linalg.norm(objective(w, own, np.ones(len(own)), negatives, ridge, 600)[1])
-        <= logistic.GRADIENT_TOLERANCE / 600
+        <= GRADIENT_TOLERANCE / 600
     )
 
 
 def test_an_unsolved_problem_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     own, negatives = problem()
-    monkeypatch.setattr(logistic, "GRADIENT_TOLERANCE", 1e-30)
+    monkeypatch.setattr(regression, "GRADIENT_TOLERANCE", 1e-30)
     with pytest.raises(RuntimeError, match="nothing is released"):
         solve(own, np.ones(len(own)), negatives, 0.1, 100)
 
@@ -92,10 +98,10 @@ def test_no_record_moves_the_solution_further_than_stated(
         size * rng.normal(size=4),
     )
     left = np.vstack([rest, other]) if adjacency == "replace-one" else rest
-    one = scorer.summarise(
-        public, np.vstack([rest, record]), NONE, adjacency, 13, np.ones(13)
+    one = summarise(
+        scorer, public, np.vstack([rest, record]), NONE, adjacency, 13, np.ones(13)
     )
-    two = scorer.summarise(public, left, NONE, adjacency, 13, np.ones(len(left)))
+    two = summarise(scorer, public, left, NONE, adjacency, 13, np.ones(len(left)))
     assert np.linalg.norm((one.values - two.values).astype(float)) <= one.sensitivity
 
 

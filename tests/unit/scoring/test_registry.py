@@ -41,7 +41,7 @@ def test_a_scorer_without_a_bound_is_not_held_to_one() -> None:
 
 
 MINE = """
-from fedaux.scoring.embedding import ClassEmbeddingScorer
+from fedaux.scoring.embedding import (ClassEmbeddingScorer)
 
 def scorer(privacy, classes):
     return ClassEmbeddingScorer(

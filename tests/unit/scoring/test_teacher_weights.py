@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from fedaux.client.summaries import summarise
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.sections import PrivacyConfig
 from fedaux.messages import Release
@@ -337,7 +338,9 @@ def test_a_client_computes_the_servers_weights_from_what_it_is_sent(
             number + rng.normal(size=(40, 5)),
             rng.integers(number, 3, size=40),
         )
-        summary = scorer.summarise(public, rows, labels, "replace-one", 40, np.ones(40))
+        summary = summarise(
+            scorer, public, rows, labels, "replace-one", 40, np.ones(40)
+        )
         releases[client] = release(summary, client, privacy)
     found = known.teacher_weights(releases, ["a", "b", "c"])
     for client in "abc":

@@ -7,8 +7,8 @@ import pytest
 
 from fedaux.config.sections import PrivacyConfig
 from fedaux.privacy.mechanism import GRID, multiplier
+from fedaux.runs.planner import Planner
 from fedaux.scoring.embedding import ClassEmbeddingScorer
-from fedaux.scoring.planner import Planner
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from fedaux.client.summaries import summarise
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.arrays import Arrays
 from fedaux.privacy.mechanism import GRID, Summary, release, release_multiplier
-from fedaux.scoring.base import Features, Reference, Scorer, Vector
+from fedaux.scoring.base import Features, PublicScorer, Reference, Vector
 
 _NO_NOISE = 1e3  # an ε at which noise is negligible
 _MAX_ROWS = 4000  # of D⁻, to weight teachers on
@@ -53,7 +54,7 @@ class Plan:
 class Planner:
     """Predicts from public features of D⁻; `group` is the pseudo-class of each row."""
 
-    scorer: Scorer
+    scorer: PublicScorer
     public: Arrays
     features: Features
     group: NDArray[np.int64]
@@ -63,7 +64,7 @@ class Planner:
     @classmethod
     def of(
         cls,
-        scorer: Scorer,
+        scorer: PublicScorer,
         features: Features,
         clients: int,
         classes: int,
@@ -178,8 +179,14 @@ class Planner:
             ]
             labels, shares = np.full(records, group), np.ones(records)
             summaries.append(
-                self.scorer.summarise(
-                    self.public, rows, labels, self.privacy.adjacency, records, shares
+                summarise(
+                    self.scorer,
+                    self.public,
+                    rows,
+                    labels,
+                    self.privacy.adjacency,
+                    records,
+                    shares,
                 )
             )
         return summaries
