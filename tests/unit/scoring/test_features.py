@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.records import Records
 from fedaux.models import build, flatten_state
-from fedaux.models.inference import fingerprint, predict
+from fedaux.models.inference import predict
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.scoring.features import H0, FeatureCache, extractor_hash
 
@@ -78,7 +79,7 @@ def test_private_features_of_an_older_version_are_not_found(tmp_path: Path) -> N
     rows, module = numbers(5), nn.Linear(4, 3)
     # as once computed
     np.save(
-        tmp_path / f"features-{fingerprint(rows, 'h0')}.npy",
+        tmp_path / f"features-{fingerprint_records(rows, 'h0')}.npy",
         np.zeros((5, 3), np.float32),
     )
     assert (

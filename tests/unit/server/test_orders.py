@@ -12,8 +12,8 @@ from fedaux import Config
 from fedaux.config.distillation import TeachersConfig
 from fedaux.core.accounts import Account
 from fedaux.core.rng import derive_seed
+from fedaux.data.fingerprints import fingerprint_records
 from fedaux.messages import Teaching
-from fedaux.models.inference import fingerprint
 from fedaux.scoring.features import extractor_hash
 from fedaux.scoring.teacher_weights import TeacherWeights
 from fedaux.server.orders import AccountCounts
@@ -139,7 +139,7 @@ def test_a_teacher_is_told_what_to_score_and_against_what() -> None:
     order, other = (server.orders.train(state, client, weights) for client in "ac")
     asked = Teaching.from_json(order.teaching)
     assert asked == Teaching(
-        fingerprint(server.public.distill),
+        fingerprint_records(server.public.distill),
         40,
         "logistic",
         "odds",
