@@ -308,7 +308,7 @@ def show_sweep(result: SweepResult, console: Console, title: str) -> None:
     """The table, rows by columns where two settings vary; what was revealed under
     noise; where everything is.
     """
-    from fedaux.report.tables import pivot
+    from fedaux.report.arm_tables import pivot
     from fedaux.report.terminal import results_table
 
     table = pivot(result.arms)
@@ -317,7 +317,7 @@ def show_sweep(result: SweepResult, console: Console, title: str) -> None:
     else:
         table = result.table
         title = title or result.caption
-    console.print(results_table(title, table.header, table.texts(), best=table.best()))
+    console.print(results_table(title, table.header, table.rows, best=table.best))
     if result.collapsed:
         console.print(f"[bold yellow]{escape(result.collapsed)}[/bold yellow]\n")
     if result.privacy_line:

@@ -40,6 +40,11 @@ class ArmResult:
     # of each run and round, the mean over prototypes
     metrics: tuple[tuple[dict[str, float], ...], ...] = ()
 
+    @property
+    def mean_accuracy(self) -> float:
+        """After the last round, mean over seeds."""
+        return float(self.curves[:, -1].mean())
+
     def to_dict(self, base: Path) -> dict[str, Any]:
         """Return the arm for JSON, with folders relative to `base`."""
         return {
@@ -69,22 +74,28 @@ def is_task(key: str) -> bool:
     return key.startswith(("data.", "aux.")) or key in ("rounds", "fraction")
 
 
+def naming_settings(arms: Sequence[ArmResult]) -> list[str]:
+    """The settings that name the arms; the method, if it is one of them, comes first."""
+    if not arms:
+        return []
+    return sorted(arms[0].labels, key=lambda key: key != "method")
+
+
 def find_runs(paths: Iterable[Path]) -> list[Path]:
     """Folders of runs among and below `paths`."""
-    found: dict[Path, None] = {}
+    folders: dict[Path, None] = {}
     for path in paths:
-        below = (
-            [path]
-            if (path / STATE_FILE).is_file()
-            else sorted(file.parent for file in path.rglob(STATE_FILE))
-        )
-        if not below:
+        if (path / STATE_FILE).is_file():
+            folders[path] = None
+            continue
+        files = sorted(path.rglob(STATE_FILE))
+        if not files:
             raise StateError(
-                f"{path} holds no run ({STATE_FILE} is missing there and below); start one "
-                "with `fedaux run`."
+                f"{path} holds no run ({STATE_FILE} is missing there and below); start "
+                "one with `fedaux run`."
             )
-        found.update(dict.fromkeys(below))
-    return list(found)
+        folders.update(dict.fromkeys(file.parent for file in files))
+    return list(folders)
 
 
 def group(folders: Sequence[Path]) -> list[ArmResult]:
@@ -95,78 +106,93 @@ def group(folders: Sequence[Path]) -> list[ArmResult]:
     Where only some runs of an arm are finished, its curves end with the shortest, and
     its note says so.
     """
-    results = [
-        FinishedRun(require_rounds(RunState.load(folder), folder), folder)
-        for folder in folders
-    ]
-    tables = [flatten(result.state.config) for result in results]
-    differing = [
-        key
-        for key in tables[0]
-        if len({json.dumps(table.get(key)) for table in tables}) > 1
-    ]
-    keys = [key for key in differing if key != "seed"]
+    runs = [_load(folder) for folder in folders]
+    tables = [flatten(run.state.config) for run in runs]
+    keys = [key for key in _differing_settings(tables) if key != "seed"]
     arms: dict[str, list[FinishedRun]] = {}
-    for result, table in zip(results, tables, strict=True):
-        arms.setdefault(json.dumps([table[key] for key in keys]), []).append(result)
-    methods = {runs[0].state.config.method for runs in arms.values()}
-    tuned = len(methods) == len(arms) and not any(map(is_task, keys))
-    return [
-        _arm(runs, keys, ["method"] if tuned and "method" in keys else keys)
-        for runs in arms.values()
-    ]
+    for run, settings in zip(runs, tables, strict=True):
+        identity = json.dumps([settings[key] for key in keys])
+        arms.setdefault(identity, []).append(run)
+    methods = {run.state.config.method for run in runs}
+    one_arm_a_method = len(methods) == len(arms)
+    same_problem = not any(map(is_task, keys))
+    naming = keys
+    if "method" in keys and one_arm_a_method and same_problem:
+        naming = ["method"]
+    return [_arm(arm, keys, naming) for arm in arms.values()]
 
 
 def collapsed(runs: Sequence[FinishedRun]) -> str:
     """The warning of the first run of an arm that collapsed, and how many did."""
-    warnings = [text for text in (run.warning for run in runs) if text]
-    count = f"{len(warnings)} of {len(runs)} runs: " if len(runs) > 1 else ""
-    return f"{count}{warnings[0]}" if warnings else ""
+    warnings = [run.warning for run in runs if run.warning]
+    if not warnings:
+        return ""
+    if len(runs) == 1:
+        return warnings[0]
+    return f"{len(warnings)} of {len(runs)} runs: {warnings[0]}"
 
 
 def round_metrics(run: FinishedRun, rounds: int) -> tuple[dict[str, float], ...]:
     """All metrics of the first rounds beside the accuracy."""
-    found = (
-        {key: result.mean_metric(key) for key in METRIC_NAMES}
-        for result in run.state.history[:rounds]
-    )
-    return tuple(
-        {key: value for key, value in one.items() if value is not None} for one in found
-    )
+    metrics: list[dict[str, float]] = []
+    for result in run.state.history[:rounds]:
+        means = {name: result.mean_metric(name) for name in METRIC_NAMES}
+        metrics.append({name: mean for name, mean in means.items() if mean is not None})
+    return tuple(metrics)
+
+
+def _load(folder: Path) -> FinishedRun:
+    state = require_rounds(RunState.load(folder), folder)
+    return FinishedRun(state, folder)
+
+
+def _differing_settings(tables: Sequence[dict[str, Any]]) -> list[str]:
+    differing: list[str] = []
+    for key in tables[0]:
+        values = {json.dumps(settings.get(key)) for settings in tables}
+        if len(values) > 1:
+            differing.append(key)
+    return differing
 
 
 def _arm(
-    runs: Sequence[FinishedRun], keys: Sequence[str], named: Sequence[str]
+    runs: Sequence[FinishedRun], keys: Sequence[str], naming: Sequence[str]
 ) -> ArmResult:
-    rounds, wanted = (
-        min(len(run.curve) for run in runs),
-        max(run.state.config.rounds for run in runs),
+    """`keys` make the arm differ from others, `naming` are those in its label."""
+    first = runs[0]
+    rounds = min(len(run.curve) for run in runs)
+    settings = flatten(first.state.config)
+    labels = {key: f"{key} = {settings[key]}" for key in naming}
+    method = find_method(first.state.config.method).label
+    other_labels = [label for key, label in labels.items() if key != "method"]
+    if "method" in labels:
+        labels["method"] = method
+    return ArmResult(
+        label=", ".join([method, *other_labels]),
+        settings={key: settings[key] for key in keys},
+        labels=labels,
+        seeds=tuple(run.state.config.seed for run in runs),
+        folders=tuple(run.folder for run in runs),
+        curves=np.array([run.curve[:rounds] for run in runs]),
+        privacy=first.statement,
+        warning=collapsed(runs),
+        note=_short_runs(runs, rounds),
+        privacy_line=first.ledger.summary(),
+        metrics=tuple(round_metrics(run, rounds) for run in runs),
     )
+
+
+def _short_runs(runs: Sequence[FinishedRun], rounds: int) -> str:
+    """Say which runs are not finished, if any."""
+    wanted = max(run.state.config.rounds for run in runs)
     short = [
         f"seed {run.state.config.seed} ({len(run.curve)})"
         for run in runs
         if len(run.curve) < wanted
     ]
-    table, method = (
-        flatten(runs[0].state.config),
-        find_method(runs[0].state.config.method).label,
-    )
-    labels = {
-        key: method if key == "method" else f"{key} = {table[key]}" for key in named
-    }
-    return ArmResult(
-        ", ".join([method, *(text for key, text in labels.items() if key != "method")]),
-        {key: table[key] for key in keys},
-        labels,
-        tuple(run.state.config.seed for run in runs),
-        tuple(run.folder for run in runs),
-        np.array([run.curve[:rounds] for run in runs]),
-        runs[0].statement,
-        collapsed(runs),
+    if not short:
+        return ""
+    return (
         f"{len(short)} of {len(runs)} runs not finished, cut to {rounds} rounds: "
         f"{', '.join(short)}"
-        if short
-        else "",
-        runs[0].ledger.summary(),
-        tuple(round_metrics(run, rounds) for run in runs),
     )

@@ -5,18 +5,22 @@ teachers, privacy and costs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.schema import Config
 from fedaux.data.federated import client_names, open_data, open_public
-from fedaux.report.arms import ArmResult, find_runs, group
+from fedaux.report.arm_tables import Cell, summary, tasks
+from fedaux.report.arms import ArmResult, find_runs, group, naming_settings
 from fedaux.report.charts import MAX_CURVES, Bars, Bubbles, Heat, Line, LineChart
-from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
+from fedaux.report.model_pages import MAX_CONFUSED
+from fedaux.report.page import Figure, Section, Tile, write_page
 from fedaux.report.run_page import (
-    FILE,
+    PAGE_FILE,
     describe_setting,
     recall,
     seconds,
@@ -31,12 +35,29 @@ from fedaux.report.statistics import (
     rounds_to_target,
 )
 from fedaux.report.svg import tone
-from fedaux.report.tables import Cell, summary, tasks
+from fedaux.report.tables import Table
 from fedaux.report.terminal import format_bytes, format_seconds, plural
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 
-Runs = Mapping[str, Sequence[FinishedRun]]  # of each arm, by its label
+
+@dataclass(frozen=True, eq=False)
+class _Comparison:
+    """Arms with the finished runs of each, by its label, and the folder of the page."""
+
+    arms: Sequence[ArmResult]
+    runs: Mapping[str, Sequence[FinishedRun]]
+    folder: Path
+    target: float | None  # an accuracy; by default the second best's
+
+    @property
+    def configs(self) -> list[Config]:
+        """The settings of the first run of each arm."""
+        return [runs[0].state.config for runs in self.runs.values()]
+
+    def ranked(self) -> list[ArmResult]:
+        """The arms, best after the last round first."""
+        return sorted(self.arms, key=lambda arm: -arm.mean_accuracy)
 
 
 def write_report(
@@ -83,367 +104,362 @@ def write_comparison(
     """Write `report.html` for arms with at least one finished run each; `note` is
     printed below the title.
     """
-    runs = {
-        arm.label: [FinishedRun(RunState.load(one), one) for one in arm.folders]
-        for arm in arms
-    }
-    makers = (_accuracy, _split, _classes, _teachers, _privacy, _costs, _runs)
-    sections = [
-        section for make in makers if (section := make(arms, runs, folder)) is not None
-    ]
-    sections[1:1] = [*_own_settings(arms), *_statistics(arms, target)]
-    config = next(iter(runs.values()))[0].state.config
-    sections.append(
-        settings_section(
-            f"Of {arms[0].label}, first seed: every key that differs from its default.",
-            config,
-        )
+    runs = {arm.label: _load_runs(arm) for arm in arms}
+    comparison = _Comparison(arms, runs, folder, target)
+    makers = (
+        _accuracy,
+        _own_settings,
+        _differences,
+        _rounds_to_target,
+        _split,
+        _classes,
+        _teachers,
+        _privacy,
+        _costs,
+        _runs,
+        _settings,
     )
-    # seeds vary
-    subtitle = f"{config.data.source} · {describe_setting(config).rpartition(' · ')[0]}"
-    subtitle += f" · {note}" if note else ""
-    warnings = [
-        f"{arm.label}: {text}"
-        for arm in arms
-        for text in (arm.note, arm.warning)
-        if text
-    ]
-    warnings = suggest_once(warnings)
+    sections = [make(comparison) for make in makers]
+    config = comparison.configs[0]
+    setting, _, _seed = describe_setting(config).rpartition(" · ")  # seeds vary
+    subtitle = f"{config.data.source} · {setting}"
+    if note:
+        subtitle += f" · {note}"
     return write_page(
-        folder / FILE,
+        folder / PAGE_FILE,
         title,
         subtitle,
-        _tiles(arms, runs),
-        sections,
+        _tiles(comparison),
+        [section for section in sections if section is not None],
         formats=formats,
-        warnings=warnings,
+        warnings=_warnings(arms),
     )
+
+
+def _load_runs(arm: ArmResult) -> list[FinishedRun]:
+    return [FinishedRun(RunState.load(folder), folder) for folder in arm.folders]
+
+
+def _warnings(arms: Sequence[ArmResult]) -> list[str]:
+    warnings: list[str] = []
+    for arm in arms:
+        notes = [note for note in (arm.note, arm.warning) if note]
+        warnings += [f"{arm.label}: {note}" for note in notes]
+    return suggest_once(warnings)
 
 
 def suggest_once(warnings: Sequence[str]) -> list[str]:
     """Leave out a suggestion that an earlier warning has made."""
-    found, made = list[str](), set[str]()
-    for text in warnings:
-        what, mark, suggestion = text.partition(" First try: ")
-        found.append(what if suggestion in made else text)
-        made |= {suggestion} if mark else set()
-    return found
+    shortened: list[str] = []
+    made: set[str] = set()
+    for warning in warnings:
+        problem, _, suggestion = warning.partition(" First try: ")
+        shortened.append(problem if suggestion in made else warning)
+        if suggestion:
+            made.add(suggestion)
+    return shortened
 
 
-def _tiles(arms: Sequence[ArmResult], runs: Runs) -> list[Tile]:
-    ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
-    best = Tile(
-        _percent(ranked[0].curves[:, -1]),
-        f"{ranked[0].label}, the best after the last round",
-    )
-    tiles = [best]
-    if len(ranked) > 1:
-        tiles.append(
-            Tile(_percent(ranked[1].curves[:, -1]), f"{ranked[1].label}, the next")
-        )
-    total = sum(seconds(one.state) for results in runs.values() for one in results)
-    count = sum(map(len, runs.values()))
-    return [
-        *tiles,
-        Tile(
-            str(count),
-            (
-                f"{'run' if count == 1 else 'runs'}, "
-                f"{plural(max(map(len, runs.values())), 'seed')}"
-            ),
-        ),
-        Tile(format_seconds(total), "in all"),
-    ]
+def _tiles(comparison: _Comparison) -> list[Tile]:
+    best, *others = comparison.ranked()
+    words = f"{best.label}, the best after the last round"
+    tiles = [Tile(_last_accuracy(best), words)]
+    if others:
+        following = others[0]
+        tiles.append(Tile(_last_accuracy(following), f"{following.label}, the next"))
+    runs = [run for runs in comparison.runs.values() for run in runs]
+    seeds = plural(max(map(len, comparison.runs.values())), "seed")
+    noun = "run" if len(runs) == 1 else "runs"
+    tiles.append(Tile(str(len(runs)), f"{noun}, {seeds}"))
+    total = sum(seconds(run.state) for run in runs)
+    tiles.append(Tile(format_seconds(total), "in all"))
+    return tiles
 
 
-def _accuracy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
+def _accuracy(comparison: _Comparison) -> Section:
     """Curves, or bars where there is one round only, and a table in which the best of
     each column is bold.
     """
-    table = summary({arm.label: arm.curves for arm in arms}, "", tasks(arms))
-    cells = [
-        (label, *(f"{cell} %" for cell in texts), str(len(arm.curves)))
-        for arm, (label, *texts) in zip(arms, table.texts(), strict=True)
-    ]
-    several = any(arm.curves.shape[1] > 1 for arm in arms)
-    figures = list(_curves(arms)) if several else [_bars(arms)]
-    return Section(
-        "accuracy",
-        "Accuracy",
-        "",
-        figures,
-        HtmlTable((*table.header, "seeds"), cells, table.best()),
-    )
+    arms = comparison.arms
+    accuracy = summary({arm.label: arm.curves for arm in arms}, "", tasks(arms))
+    rows: list[tuple[str, ...]] = []
+    for arm, (label, *numbers) in zip(arms, accuracy.rows, strict=True):
+        cells = [f"{number} %" for number in numbers]
+        rows.append((label, *cells, str(len(arm.curves))))
+    table = Table((*accuracy.header, "seeds"), rows, accuracy.best)
+    several_rounds = any(arm.curves.shape[1] > 1 for arm in arms)
+    figures = list(_curves(arms)) if several_rounds else [_bars(comparison)]
+    return Section("accuracy", "Accuracy", "", figures, table)
 
 
-def _bars(arms: Sequence[ArmResult]) -> Figure:
-    ranked = sorted(arms, key=lambda arm: -float(arm.curves[:, -1].mean()))
+def _bars(comparison: _Comparison) -> Figure:
     rows = [
-        (arm.label, float(arm.curves[:, -1].mean()), _percent(arm.curves[:, -1]))
-        for arm in ranked
+        (arm.label, arm.mean_accuracy, _last_accuracy(arm))
+        for arm in comparison.ranked()
     ]
-    return Figure(
-        Bars(rows, tones=tones([arm.label for arm in arms])),
-        "After the last round.",
-        file="bars",
-    )
+    chart = Bars(rows, tones=tones([arm.label for arm in comparison.arms]))
+    return Figure(chart, "After the last round.", file="bars")
 
 
 def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
     """Where two settings vary, a chart for each value of the second; the method, if it
     is one, comes first.
     """
-    keys = sorted(arms[0].labels, key=lambda key: key != "method")
-    if len(keys) != 2:
-        yield _curve_figure({arm.label: arm for arm in arms}, "curves")
+    by_label = {arm.label: arm for arm in arms}
+    settings = naming_settings(arms)
+    if len(settings) != 2:
+        yield _curve_figure(by_label, "curves")
         return
-    row, column = keys
-    values = dict.fromkeys(arm.labels[column] for arm in arms)
+    curve_setting, chart_setting = settings
+    values = dict.fromkeys(arm.labels[chart_setting] for arm in arms)
     if len(values) == len(arms):  # one curve each: they belong into one chart
-        yield _curve_figure({arm.label: arm for arm in arms}, "curves")
+        yield _curve_figure(by_label, "curves")
         return
     for value in values:
-        name = re.sub(
-            r"[^\w.+]+", "-", f"{column} {value.split(' = ')[-1]}", flags=re.ASCII
-        ).strip("-")
-        chosen = {arm.labels[row]: arm for arm in arms if arm.labels[column] == value}
-        yield _curve_figure(chosen, f"curves-{name}", value)
+        shown = {
+            arm.labels[curve_setting]: arm
+            for arm in arms
+            if arm.labels[chart_setting] == value
+        }
+        words = f"{chart_setting} {value.split(' = ')[-1]}"
+        name = re.sub(r"[^\w.+]+", "-", words, flags=re.ASCII).strip("-")
+        yield _curve_figure(shown, f"curves-{name}", value)
 
 
 def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> Figure:
-    ends = {label: float(arm.curves[:, -1].mean()) for label, arm in arms.items()}
-    ranked = sorted(ends, key=lambda label: -ends[label])
-    tone, shown = tones(list(arms)), set(ranked[:MAX_CURVES])
-    pretrained, several = (
-        any(label.endswith("+P") for label in arms),
-        any(len(arm.curves) > 1 for arm in arms.values()),
-    )
-    lines = [
-        Line(
+    ranked = sorted(arms, key=lambda label: -arms[label].mean_accuracy)
+    shown = set(ranked[:MAX_CURVES])
+    colours = tones(list(arms))
+    pretrained = any(label.endswith("+P") for label in arms)
+    lines: list[Line] = []
+    for label, arm in arms.items():
+        if label not in shown:
+            continue
+        from_random = not label.endswith("+P") and colours[label] != "hero"
+        line = Line(
             label,
             arm.curves.mean(axis=0).tolist(),
-            tone[label],
-            thin=pretrained and tone[label] != "hero" and not label.endswith("+P"),
-            spread=arm.curves.std(axis=0, ddof=1).tolist()
-            if len(arm.curves) > 1
-            else (),
+            colours[label],
+            thin=pretrained and from_random,
+            spread=_spread(arm),
             best=len(arms) > 1 and label == ranked[0],
         )
-        for label, arm in arms.items()
-        if label in shown
-    ]
+        lines.append(line)
     caption = f"{title}. " if title else ""
-    caption += "Mean over seeds." if several else "One seed."
-    if several:
-        pointed = (
-            "; a band appears when you point at its curve." if len(lines) > 2 else "."
+    caption += _curve_caption(lines, arms.values())
+    chart = LineChart(lines, "round", "test accuracy", top=1.0, percent=True)
+    return Figure(chart, caption, file=file, title=title)
+
+
+def _spread(arm: ArmResult) -> Sequence[float]:
+    """The standard deviation over seeds in each round."""
+    if len(arm.curves) == 1:
+        return ()
+    spread: list[float] = arm.curves.std(axis=0, ddof=1).tolist()
+    return spread
+
+
+def _curve_caption(lines: Sequence[Line], arms: Iterable[ArmResult]) -> str:
+    arms = list(arms)
+    several_seeds = any(len(arm.curves) > 1 for arm in arms)
+    caption = "Mean over seeds." if several_seeds else "One seed."
+    if several_seeds:
+        caption += " Bands are ± one standard deviation"
+        if len(lines) > 2:
+            caption += "; a band appears when you point at its curve"
+        caption += "."
+    if any(line.thin for line in lines):
+        caption += " Thin: from random weights; thick: pre-trained on auxiliary data."
+    if len(lines) < len(arms):
+        caption += (
+            f" The {len(lines)} best of {len(arms)} after the last round; the table "
+            "has all of them."
         )
-        caption += f" Bands are ± one standard deviation{pointed}"
-    caption += (
-        " Thin: from random weights; thick: pre-trained on auxiliary data."
-        if any(line.thin for line in lines)
-        else ""
-    )
-    if len(shown) < len(arms):
-        caption += f" The {len(shown)} best of {len(arms)} after the last round; the table has all of them."
-    return Figure(
-        LineChart(lines, "round", "test accuracy", top=1.0, percent=True),
-        caption,
-        file=file,
-        title=title,
-    )
+    return caption
 
 
 def tones(labels: Sequence[str]) -> dict[str, str]:
     """Return a style-sheet class per label: FedAUX has the same colour on all pages, +P
     the colour of its method.
     """
-    found: dict[str, str] = {}
+    colours: dict[str, str] = {}
     for label in labels:
-        base = label.removesuffix("+P")
-        found.setdefault(
-            base, "hero" if base == "FedAUX" else tone(len(set(found) - {"FedAUX"}))
-        )
-    return {label: found[label.removesuffix("+P")] for label in labels}
+        method = label.removesuffix("+P")
+        if method == "FedAUX":
+            colours[method] = "hero"
+        elif method not in colours:
+            colours[method] = tone(len(colours.keys() - {"FedAUX"}))
+    return {label: colours[label.removesuffix("+P")] for label in labels}
 
 
-def _statistics(arms: Sequence[ArmResult], target: float | None) -> list[Section]:
-    """Differences paired by seed, where there are seeds enough; rounds to a target."""
-    found, sections = differences(arms), []
-    if found:
-        best = ", ".join(dict.fromkeys(one.reference for one in found))
-        text = (
-            f"Accuracy after the last round less that of {best}, paired by seed: the "
-            "same seed has the same split and the same start. Intervals and p-values "
-            "are Student's; p is corrected for the number of comparisons (Holm). They "
-            "speak of other seeds of this setting, not of other data."
-        )
-        rows = [one.cells() for one in found]
-        sections.append(
-            Section("differences", "Differences", text, table=HtmlTable(HEADER, rows))
-        )
-    if len(arms) > 1 and arms[0].curves.shape[1] > 1:
-        chosen = default_target(arms) if target is None else target
-        rows = [
-            (arm.label, describe_rounds(rounds_to_target(arm.curves, chosen)))
-            for arm in arms
-        ]
-        why = (
-            ""
-            if target is not None
-            else ", which is what the second best has after the last round"
-        )
-        text = (
-            f"The first round with a test accuracy of at least {100 * chosen:g} %{why}."
-        )
-        sections.append(
-            Section(
-                "target",
-                "Rounds to a target",
-                text,
-                table=HtmlTable(("", "rounds"), rows),
-            )
-        )
-    return sections
-
-
-def _split(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
-    configs = [results[0].state.config for results in runs.values()]
-    first = configs[0]
-    if first.data.partition == "own" or any(
-        (one.data, one.seed) != (first.data, first.seed) for one in configs
-    ):
-        # sites keep it to themselves; arms that split differently have no one picture
+def _differences(comparison: _Comparison) -> Section | None:
+    """Differences paired by seed, where there are seeds enough."""
+    pairs = differences(comparison.arms)
+    if not pairs:
         return None
+    best = ", ".join(dict.fromkeys(pair.reference for pair in pairs))
+    words = (
+        f"Accuracy after the last round less that of {best}, paired by seed: the same "
+        "seed has the same split and the same start. Intervals and p-values are "
+        "Student's; p is corrected for the number of comparisons (Holm). They speak of "
+        "other seeds of this setting, not of other data."
+    )
+    table = Table(HEADER, [pair.cells() for pair in pairs])
+    return Section("differences", "Differences", words, table=table)
+
+
+def _rounds_to_target(comparison: _Comparison) -> Section | None:
+    arms = comparison.arms
+    if len(arms) == 1 or arms[0].curves.shape[1] == 1:
+        return None
+    target = comparison.target
+    why = ""
+    if target is None:
+        target = default_target(arms)
+        why = ", which is what the second best has after the last round"
+    rows: list[tuple[str, str]] = []
+    for arm in arms:
+        reached = rounds_to_target(arm.curves, target)
+        rows.append((arm.label, describe_rounds(reached)))
+    words = f"The first round with a test accuracy of at least {100 * target:g} %{why}."
+    table = Table(("", "rounds"), rows)
+    return Section("target", "Rounds to a target", words, table=table)
+
+
+def _split(comparison: _Comparison) -> Section | None:
+    first, *others = comparison.configs
+    if first.data.partition == "own":  # sites keep it to themselves
+        return None
+    if any((other.data, other.seed) != (first.data, first.seed) for other in others):
+        return None  # arms that split differently have no one picture
     try:
         data = open_data(first)
     except (ValueError, OSError, ImportError):
         return None
-    caption = f"{plural(len(data.private), 'private record')}, split of seed {first.seed}; area is a number of records."
+    caption = (
+        f"{plural(len(data.private), 'private record')}, split of seed {first.seed}; "
+        "area is a number of records."
+    )
     chart = Bubbles(data.counts(), client_names(first), data.classes)
     return Section("split", "Data split", "", [Figure(chart, caption, file="split")])
 
 
-def _classes(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
+def _classes(comparison: _Comparison) -> Section | None:
     """Mean over seeds of the last round's accuracy on each class."""
-    tables = {
-        label: [recall(one.state) for one in results] for label, results in runs.items()
+    recalls = {
+        label: [recall(run.state) for run in runs]
+        for label, runs in comparison.runs.items()
     }
-    sizes = {len(one) for each in tables.values() for one in each}
-    if len(sizes) != 1 or max(sizes) > 100:
+    sizes = {len(values) for arm in recalls.values() for values in arm}
+    if len(sizes) != 1 or max(sizes) > MAX_CONFUSED:
         return None
     try:
-        classes = open_public(next(iter(runs.values()))[0].state.config).classes
+        classes = open_public(comparison.configs[0]).classes
     except (ValueError, OSError, ImportError):
         classes = tuple(map(str, range(max(sizes))))
-    shares = np.array([np.mean(each, axis=0) for each in tables.values()])
-    text = "Accuracy on each class after the last round, in %. A collapsed model knows few of them."
-    chart = Heat(shares, list(tables), classes, "", "class")
-    return Section("classes", "Classes", text, [Figure(chart, file="classes")])
+    shares = np.array([np.mean(values, axis=0) for values in recalls.values()])
+    words = (
+        "Accuracy on each class after the last round, in %. A collapsed model knows few "
+        "of them."
+    )
+    chart = Heat(shares, list(recalls), classes, "", "class")
+    return Section("classes", "Classes", words, [Figure(chart, file="classes")])
 
 
-def _teachers(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section | None:
-    tone, lines = tones([arm.label for arm in arms]), []
-    for label, results in runs.items():
-        curves = [
-            [result.effective_teachers or 0 for result in one.state.history]
-            for one in results
-        ]
-        if (
-            all(all(curve) for curve in curves)
-            and len({len(curve) for curve in curves}) == 1
-        ):
-            lines.append(Line(label, np.mean(curves, axis=0).tolist(), tone[label]))
+def _teachers(comparison: _Comparison) -> Section | None:
+    colours = tones([arm.label for arm in comparison.arms])
+    lines: list[Line] = []
+    for label, runs in comparison.runs.items():
+        curves = [_effective_teachers(run) for run in runs]
+        same_length = len({len(curve) for curve in curves}) == 1
+        if same_length and all(map(all, curves)):
+            mean = np.mean(curves, axis=0).tolist()
+            lines.append(Line(label, mean, colours[label]))
     if not lines or len(lines) > MAX_CURVES:
         return None
-    text = (
+    words = (
         "Mean over the public examples; with uniform weights it is the number of "
         "teachers: clients, or FedBE's draws."
     )
     chart = LineChart(lines, "round", "effective number of teachers", height=240.0)
-    return Section("teachers", "Effective teachers", text, [Figure(chart)])
+    return Section("teachers", "Effective teachers", words, [Figure(chart)])
 
 
-def _privacy(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
+def _effective_teachers(run: FinishedRun) -> list[float]:
+    """Of each round; 0 for one without distillation."""
+    return [result.effective_teachers or 0 for result in run.state.history]
+
+
+def _privacy(comparison: _Comparison) -> Section:
     labels: dict[str, list[str]] = {}
-    for label, results in runs.items():
-        labels.setdefault(results[0].statement, []).append(label)
+    for label, runs in comparison.runs.items():
+        labels.setdefault(runs[0].statement, []).append(label)
     rows = [(", ".join(names), statement) for statement, names in labels.items()]
-    return Section(
-        "privacy", "Privacy", table=HtmlTable(("", "statement of the first seed"), rows)
-    )
+    table = Table(("", "statement of the first seed"), rows)
+    return Section("privacy", "Privacy", table=table)
 
 
-def _costs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
-    rows = []
-    for label, results in runs.items():
-        history = [result for one in results for result in one.state.history]
-        sent = sum(result.bytes_sent for result in history) / len(results)
-        received = sum(result.bytes_received for result in history) / len(results)
+def _costs(comparison: _Comparison) -> Section:
+    rows: list[tuple[str, ...]] = []
+    for label, runs in comparison.runs.items():
+        history = [result for run in runs for result in run.state.history]
+        sent = sum(result.bytes_sent for result in history)
+        received = sum(result.bytes_received for result in history)
         failed = sum(len(result.failures) for result in history)
-        mean = float(np.mean([seconds(one.state) for one in results]))
-        rows.append(
-            (
-                label,
-                format_seconds(mean),
-                format_bytes(sent),
-                format_bytes(received),
-                str(failed),
-            )
+        mean_seconds = float(np.mean([seconds(run.state) for run in runs]))
+        row = (
+            label,
+            format_seconds(mean_seconds),
+            format_bytes(sent / len(runs)),
+            format_bytes(received / len(runs)),
+            str(failed),
         )
-    head = (
-        "mean of a run",
-        "time",
-        "to clients",
-        "from clients",
-        "failures, all seeds",
-    )
-    text = "Times include preparation; extractors from the cache cost nothing."
-    return Section("costs", "Time and communication", text, table=HtmlTable(head, rows))
+        rows.append(row)
+    header = ("mean of a run", "time", "to clients", "from clients")
+    table = Table((*header, "failures, all seeds"), rows)
+    words = "Times include preparation; extractors from the cache cost nothing."
+    return Section("costs", "Time and communication", words, table=table)
 
 
-def _own_settings(arms: Sequence[ArmResult]) -> list[Section]:
+def _own_settings(comparison: _Comparison) -> Section | None:
     """What a label leaves out of an arm's settings, as after tuning."""
-    more = {
-        arm.label: [
-            f"{key} = {arm.settings[key]}"
-            for key in arm.settings
+    rows: list[tuple[str, str]] = []
+    for arm in comparison.arms:
+        left_out = [
+            f"{key} = {value}"
+            for key, value in arm.settings.items()
             if key not in arm.labels
         ]
-        for arm in arms
-    }
-    if not any(more.values()):
-        return []
-    rows = [(label, ", ".join(settings)) for label, settings in more.items()]
-    text = "The settings in which the methods differ from one another."
-    return [
-        Section(
-            "tuned",
-            "Each with its own settings",
-            text,
-            table=HtmlTable(("", "settings"), rows),
-        )
-    ]
+        rows.append((arm.label, ", ".join(left_out)))
+    if not any(settings for _, settings in rows):
+        return None
+    words = "The settings in which the methods differ from one another."
+    table = Table(("", "settings"), rows)
+    return Section("tuned", "Each with its own settings", words, table=table)
 
 
-def _runs(arms: Sequence[ArmResult], runs: Runs, folder: Path) -> Section:
-    rows = [
-        (
-            label,
-            str(one.state.config.seed),
-            f"{100 * one.accuracy:.1f} %",
-            str(_relative(one.folder, folder)),
-        )
-        for label, results in runs.items()
-        for one in results
-    ]
-    head = ("", "seed", "accuracy", "folder")
-    text = "The command fedaux report FOLDER makes a page of its own for any of them."
-    return Section("runs", "Runs", text, table=HtmlTable(head, rows))
+def _runs(comparison: _Comparison) -> Section:
+    rows: list[tuple[str, ...]] = []
+    for label, runs in comparison.runs.items():
+        for run in runs:
+            seed = str(run.state.config.seed)
+            accuracy = f"{100 * run.accuracy:.1f} %"
+            folder = str(_relative(run.folder, comparison.folder))
+            rows.append((label, seed, accuracy, folder))
+    table = Table(("", "seed", "accuracy", "folder"), rows)
+    words = "The command fedaux report FOLDER makes a page of its own for any of them."
+    return Section("runs", "Runs", words, table=table)
 
 
-def _percent(values: NDArray[np.float64]) -> str:
-    return f"{Cell.of(values)} %"
+def _settings(comparison: _Comparison) -> Section:
+    label = comparison.arms[0].label
+    words = f"Of {label}, first seed: every key that differs from its default."
+    return settings_section(words, comparison.configs[0])
+
+
+def _last_accuracy(arm: ArmResult) -> str:
+    last: NDArray[np.float64] = arm.curves[:, -1]
+    return f"{Cell.of(last)} %"
 
 
 def _relative(path: Path, folder: Path) -> Path:

@@ -12,17 +12,17 @@ import numpy as np
 
 from fedaux.core.metrics import METRIC_NAMES, Evaluation
 from fedaux.report.charts import Bars, Heat, Line, LineChart
-from fedaux.report.page import Figure, HtmlTable, Section, Tile, write_page
+from fedaux.report.page import Figure, Section, Tile, write_page
+from fedaux.report.tables import Table
 
 if TYPE_CHECKING:
     from fedaux.export.evaluation import ModelEvaluation
 
 MAX_LISTED = 40  # clients or classes that a page lists one by one
 MAX_WRONG = 100  # wrong answers that a page lists
-FIGURES, SITES = (
-    ("figure", "%"),
-    ("site", "records", "accuracy", "balanced", "commonest"),
-)
+MAX_CONFUSED = 100  # classes that a page shows the confusion of
+FIGURES = ("figure", "%")
+SITES = ("site", "records", "accuracy", "balanced", "commonest")
 
 
 def write_pretraining_page(
@@ -31,83 +31,76 @@ def write_pretraining_page(
     """Loss and label-free quality of the features over the epochs in an extractor's
     card.
     """
-    series = {"loss": [epoch["loss"] for epoch in curve]}
-    series |= {
-        name: [epoch["quality"][name] for epoch in curve]
-        for name in ("alignment", "uniformity", "rank")
-    }
-    tiles = [
-        Tile(f"{values[-1]:.3g}", f"{name} after {len(curve)} epochs")
-        for name, values in series.items()
-    ]
-    sections = [
-        Section(
-            name,
-            name.capitalize(),
-            figures=[
-                Figure(LineChart([Line("", values)], "epoch", name, height=220.0))
-            ],
-        )
-        for name, values in series.items()
-    ]
+    measures = {"loss": [epoch["loss"] for epoch in curve]}
+    for name in ("alignment", "uniformity", "rank"):
+        measures[name] = [epoch["quality"][name] for epoch in curve]
+    tiles: list[Tile] = []
+    sections: list[Section] = []
+    for name, values in measures.items():
+        tiles.append(Tile(f"{values[-1]:.3g}", f"{name} after {len(curve)} epochs"))
+        chart = LineChart([Line("", values)], "epoch", name, height=220.0)
+        sections.append(Section(name, name.capitalize(), figures=[Figure(chart)]))
     return write_page(path, "Pre-training", prototype, tiles, sections)
 
 
 def write_evaluation_page(
-    path: Path, title: str, classes: Sequence[str], found: ModelEvaluation
+    path: Path, title: str, classes: Sequence[str], evaluation: ModelEvaluation
 ) -> Path:
     """Figures, recalls, confusion, sites and the first wrong answers of an exported
     model.
     """
-    total = found.total
+    total = evaluation.total
     warning = total.collapse(classes)
-    tiles = [
-        Tile(
-            f"{100 * total.balanced_accuracy:.1f} %",
-            "balanced accuracy",
-            warn=bool(warning),
-        ),
-        Tile(f"{100 * total.accuracy:.1f} %", "accuracy"),
-        Tile(
-            f"{100 * total.majority:.1f} %",
-            "accuracy of always answering the commonest class",
-        ),
-        Tile(f"{int(total.table.sum()):,}", "labelled records"),
-        *(
-            [Tile(str(len(found.skipped)), "files could not be read", warn=True)]
-            if found.skipped
-            else []
-        ),
-    ]
+    figures = Table(FIGURES, figure_rows(total))
     sections = [
-        Section("figures", "Figures", table=HtmlTable(FIGURES, figure_rows(total))),
+        Section("figures", "Figures", table=figures),
         Section("classes", "Classes", "", class_figures(total, classes)),
     ]
-    if found.sites:
-        text = "In %; the last column is the accuracy of always answering the commonest class of a site."
-        sections.append(
-            Section(
-                "sites", "Sites", text, table=HtmlTable(SITES, site_rows(found.sites))
-            )
+    if evaluation.sites:
+        words = (
+            "In %; the last column is the accuracy of always answering the commonest "
+            "class of a site."
         )
-    if found.wrong:
-        text = f"{len(found.wrong)} in all" + (
-            f", the first {MAX_WRONG}." if len(found.wrong) > MAX_WRONG else "."
-        )
-        table = HtmlTable(("input", "its class", "the answer"), found.wrong[:MAX_WRONG])
-        sections.append(Section("wrong", "Wrong answers", text, table=table))
-    subtitle = "an exported model on labelled records"
+        sites = Table(SITES, site_rows(evaluation.sites))
+        sections.append(Section("sites", "Sites", words, table=sites))
+    if evaluation.wrong:
+        words = f"{len(evaluation.wrong)} in all."
+        if len(evaluation.wrong) > MAX_WRONG:
+            words = f"{len(evaluation.wrong)} in all, the first {MAX_WRONG}."
+        header = ("input", "its class", "the answer")
+        wrong = Table(header, evaluation.wrong[:MAX_WRONG])
+        sections.append(Section("wrong", "Wrong answers", words, table=wrong))
     return write_page(
-        path, title, subtitle, tiles, sections, warnings=[warning] if warning else []
+        path,
+        title,
+        "an exported model on labelled records",
+        _evaluation_tiles(evaluation, collapsed=bool(warning)),
+        sections,
+        warnings=[warning] if warning else [],
     )
 
 
-def figure_rows(one: Evaluation) -> list[tuple[str, str]]:
+def _evaluation_tiles(evaluation: ModelEvaluation, collapsed: bool) -> list[Tile]:
+    total = evaluation.total
+    balanced = f"{100 * total.balanced_accuracy:.1f} %"
+    majority = f"{100 * total.majority:.1f} %"
+    tiles = [
+        Tile(balanced, "balanced accuracy", warn=collapsed),
+        Tile(f"{100 * total.accuracy:.1f} %", "accuracy"),
+        Tile(majority, "accuracy of always answering the commonest class"),
+        Tile(f"{int(total.table.sum()):,}", "labelled records"),
+    ]
+    if evaluation.skipped:
+        skipped = str(len(evaluation.skipped))
+        tiles.append(Tile(skipped, "files could not be read", warn=True))
+    return tiles
+
+
+def figure_rows(evaluation: Evaluation) -> list[tuple[str, str]]:
     """Every figure of all records, in per cent."""
-    values = {
-        "accuracy": one.accuracy,
-        **{METRIC_NAMES[name]: value for name, value in one.summary().items()},
-    }
+    values = {"accuracy": evaluation.accuracy}
+    for name, value in evaluation.summary().items():
+        values[METRIC_NAMES[name]] = value
     return [(name, f"{100 * value:.1f}") for name, value in values.items()]
 
 
@@ -115,65 +108,68 @@ def site_rows(sites: Mapping[str, Evaluation]) -> list[tuple[str, ...]]:
     """Return for each site its records, accuracy, balanced accuracy, and the accuracy
     of predicting the majority.
     """
-    figures = {
-        name: (one.accuracy, one.balanced_accuracy, one.majority)
-        for name, one in sites.items()
-    }
     return [
         (
             name,
-            f"{int(one.table.sum()):,}",
-            *(f"{100 * value:.1f}" for value in figures[name]),
+            f"{int(site.table.sum()):,}",
+            f"{100 * site.accuracy:.1f}",
+            f"{100 * site.balanced_accuracy:.1f}",
+            f"{100 * site.majority:.1f}",
         )
-        for name, one in sites.items()
+        for name, site in sites.items()
     ]
 
 
 def recall_rows(total: Evaluation, classes: Sequence[str]) -> list[tuple[str, ...]]:
     """Class, records, recall and its interval; classes without records are left out."""
-    found = (
-        (name, total.of_class(label))
-        for label, name in enumerate(classes)
-        if total.counts[label]
-    )
-    return [
-        (
+    rows: list[tuple[str, ...]] = []
+    for label, name in enumerate(classes):
+        if total.counts[label] == 0:
+            continue
+        recall = total.of_class(label)
+        row = (
             name,
-            f"{one.records:,}",
-            f"{100 * one.recall:.1f}",
-            f"{100 * one.low:.1f} to {100 * one.high:.1f}",
+            f"{recall.records:,}",
+            f"{100 * recall.recall:.1f}",
+            f"{100 * recall.low:.1f} to {100 * recall.high:.1f}",
         )
-        for name, one in found
-    ]
+        rows.append(row)
+    return rows
 
 
 def class_figures(evaluation: Evaluation, classes: Sequence[str]) -> list[Figure]:
     """Recalls with intervals, and the confusion of up to a hundred classes."""
-    table, tested = evaluation.table, evaluation.counts
-    with np.errstate(invalid="ignore"):
-        shares = table / table.sum(axis=1, keepdims=True)
-    rows = [_class_row(name, evaluation, label) for label, name in enumerate(classes)]
-    worst = (
-        sorted(rows, key=lambda row: row[1])[:MAX_LISTED]
-        if len(rows) > MAX_LISTED
-        else rows
+    tested = evaluation.counts
+    rows = [_class_bar(name, evaluation, label) for label, name in enumerate(classes)]
+    caption = (
+        f"Recall of each class, with a 95 % interval; {tested.min():,} to "
+        f"{tested.max():,} test records of each."
     )
-    caption = f"Recall of each class, with a 95 % interval; {tested.min():,} to {tested.max():,} test records of each."
-    more = f" The worst {MAX_LISTED}." if len(rows) > MAX_LISTED else ""
-    figures = [Figure(Bars(worst), caption + more)]
-    if len(rows) <= 100:
-        caption = "Confusion: of the test records of a class (row), the share taken for each class (column), in %."
-        chart = Heat(shares, classes, classes, "true class", "predicted class")
-        figures.append(Figure(chart, caption, file="confusion"))
+    if len(rows) > MAX_LISTED:
+        rows = sorted(rows, key=lambda row: row[1])[:MAX_LISTED]
+        caption += f" The worst {MAX_LISTED}."
+    figures = [Figure(Bars(rows), caption)]
+    if len(classes) <= MAX_CONFUSED:
+        figures.append(_confusion_figure(evaluation, classes))
     return figures
 
 
-def _class_row(name: str, evaluation: Evaluation, label: int) -> tuple[str, float, str]:
+def _confusion_figure(evaluation: Evaluation, classes: Sequence[str]) -> Figure:
+    table = evaluation.table
+    # a class without records has no shares: NaN, which is drawn as a dash
+    with np.errstate(invalid="ignore"):
+        shares = table / table.sum(axis=1, keepdims=True)
+    caption = (
+        "Confusion: of the test records of a class (row), the share taken for each "
+        "class (column), in %."
+    )
+    chart = Heat(shares, classes, classes, "true class", "predicted class")
+    return Figure(chart, caption, file="confusion")
+
+
+def _class_bar(name: str, evaluation: Evaluation, label: int) -> tuple[str, float, str]:
     if evaluation.counts[label] == 0:
         return name, 0.0, "not tested"
-    one = evaluation.of_class(label)
-    return (
-        name,
-        one.recall,
-        f"{100 * one.recall:.1f} % ({100 * one.low:.0f}–{100 * one.high:.0f})",
-    )
+    recall = evaluation.of_class(label)
+    between = f"({100 * recall.low:.0f}–{100 * recall.high:.0f})"
+    return name, recall.recall, f"{100 * recall.recall:.1f} % {between}"

@@ -14,6 +14,7 @@ from fedaux import __version__
 from fedaux.core.io import write_atomically
 from fedaux.report.charts import Chart
 from fedaux.report.svg import NARROW, WIDE, read_style
+from fedaux.report.tables import Table
 
 
 @dataclass(frozen=True)
@@ -36,21 +37,6 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class HtmlTable:
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    # of each cell after the first of its row: whether it is bold
-    best: Sequence[Sequence[bool]] = ()
-
-    def is_best(self, row: int, column: int) -> bool:
-        return (
-            bool(self.best)
-            and 0 < column <= len(self.best[row])
-            and self.best[row][column - 1]
-        )
-
-
-@dataclass(frozen=True)
 class TopExamples:
     """The public examples that a client's release scores highest: one strip of images,
     or texts.
@@ -67,7 +53,7 @@ class Section:
     name: str
     text: str = ""
     figures: Sequence[Figure] = ()
-    table: HtmlTable | None = None
+    table: Table | None = None
     top_examples: Sequence[TopExamples] = ()
     code: str = ""
     details: str = ""  # folded code
@@ -91,27 +77,38 @@ def write_page(
     from jinja2 import Environment
     from markupsafe import Markup
 
+    def draw(chart: Chart) -> Markup:
+        wide = chart.svg(WIDE).inline("wide")
+        narrow = chart.svg(NARROW).inline("narrow")
+        return Markup(wide + narrow)
+
+    _save_figures(path.parent, title, sections, formats)
     home = files("fedaux.report")
-    template = Environment(autoescape=True, trim_blocks=True).from_string(
-        (home / "page.html").read_text("utf-8")
-    )
-    for section in sections:
-        for figure in section.figures:
-            for suffix in formats if figure.file else ():
-                name = f"{title}: {figure.title or section.name}"
-                figure.chart.save(path.parent / f"{figure.file}.{suffix}", name)
+    source = (home / "page.html").read_text("utf-8")
+    template = Environment(autoescape=True, trim_blocks=True).from_string(source)
+    style = read_style() + (home / "page.css").read_text("utf-8")
     page = template.render(
         title=title,
         subtitle=subtitle,
         tiles=tiles,
         warnings=warnings,
         sections=sections,
-        draw=lambda chart: Markup(
-            chart.svg(WIDE).inline("wide") + chart.svg(NARROW).inline("narrow")
-        ),
-        style=Markup(read_style() + (home / "page.css").read_text("utf-8")),
+        draw=draw,
+        style=Markup(style),
         version=__version__,
         date=date.today().isoformat(),
     )
     write_atomically(path, page.encode())
     return path
+
+
+def _save_figures(
+    folder: Path, title: str, sections: Sequence[Section], formats: Sequence[str]
+) -> None:
+    for section in sections:
+        for figure in section.figures:
+            if not figure.file:
+                continue
+            name = f"{title}: {figure.title or section.name}"
+            for suffix in formats:
+                figure.chart.save(folder / f"{figure.file}.{suffix}", name)

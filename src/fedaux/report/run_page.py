@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -21,23 +21,28 @@ from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.core.metrics import METRIC_NAMES, Evaluation
-from fedaux.core.results import ClientMetrics
+from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
 from fedaux.privacy.accounting import round_up
 from fedaux.report.arms import require_rounds
 from fedaux.report.charts import Bars, Bubbles, Line, LineChart
 from fedaux.report.model_pages import MAX_LISTED, class_figures
-from fedaux.report.page import Figure, HtmlTable, Section, Tile, TopExamples, write_page
+from fedaux.report.page import Figure, Section, Tile, TopExamples, write_page
 from fedaux.report.svg import tone
+from fedaux.report.tables import MISSING, Table
 from fedaux.report.terminal import format_bytes, format_seconds, plural
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
 
-FILE = "report.html"
-SHOWN, EACH = 12, 10  # clients, and top examples of each
-# sources
+PAGE_FILE = "report.html"
+# Of the closest public examples.
+MAX_CLIENTS = 12
+EXAMPLES_PER_CLIENT = 10
+MAX_TEXTS = 4
+MAX_FAILURES = 200  # that the page lists
+# sources whose records anyone may see
 PUBLISHED = ("digits", "cifar10", "cifar100", "stl10", "tinyimagenet")
 _PHASES = {
     "prepare": "preparation of the server",
@@ -67,15 +72,18 @@ class RunFacts:
     def state(self) -> RunState:
         return self.result.state
 
+    @property
+    def history(self) -> tuple[RoundResult, ...]:
+        return self.state.history
+
 
 def confusion(state: RunState) -> NDArray[np.int64]:
     """Return the last round's confusion matrix, summed over prototypes: true class
     (rows) by predicted class.
     """
     matrices = state.history[-1].confusion or {}
-    return np.asarray(
-        np.sum([np.array(matrix, np.int64) for matrix in matrices.values()], axis=0)
-    )
+    counts = [np.array(matrix, np.int64) for matrix in matrices.values()]
+    return np.asarray(np.sum(counts, axis=0))
 
 
 def recall(state: RunState) -> NDArray[np.float64]:
@@ -95,27 +103,27 @@ def load_facts(folder: Path, cache: Path | None = None) -> RunFacts:
     features of the auxiliary data.
     """
     state = require_rounds(RunState.load(folder), folder)
-    names, counts, top_examples, missing = (
-        tuple(client_names(state.config)),
-        None,
-        list[TopExamples](),
-        "",
-    )
+    config = state.config
     classes = tuple(map(str, range(len(confusion(state)))))
+    counts: NDArray[np.int64] | None = None
+    top_examples: list[TopExamples] = []
+    missing = ""
     try:
-        classes = open_public(state.config).classes
-        if state.config.data.partition != "own":
-            counts = open_data(state.config).counts()
-        if (
-            find_method(state.config.method).scores
-            and state.releases
-            and may_show(state.config)
-        ):
+        classes = open_public(config).classes
+        if config.data.partition != "own":
+            counts = open_data(config).counts()
+        scores = find_method(config.method).scores
+        if scores and state.releases and may_show(config):
             top_examples = find_top_examples(state, cache)
     except (ValueError, OSError, ImportError) as error:
         missing = str(error)
     return RunFacts(
-        FinishedRun(state, folder), classes, names, counts, tuple(top_examples), missing
+        result=FinishedRun(state, folder),
+        classes=classes,
+        clients=tuple(client_names(config)),
+        counts=counts,
+        top_examples=tuple(top_examples),
+        missing=missing,
     )
 
 
@@ -141,18 +149,19 @@ def find_top_examples(state: RunState, cache: Path | None) -> list[TopExamples]:
     theirs.
     """
     server = make_server(state.config, cache=cache, state=state)
-    embedding, clients = server.restore(state), sorted(state.releases)[:SHOWN]
+    embedding = server.restore(state)
+    clients = sorted(state.releases)[:MAX_CLIENTS]
     if embedding is None:
         return []
     weights = embedding.teacher_weights(state.releases, clients)
-    top = {
-        client: np.argsort(-weights.log_odds(client), kind="stable")[:EACH]
-        for client in clients
-    }
-    shown = [
-        _shown(client, server.public.distill.take(rows)) for client, rows in top.items()
-    ]
-    return [top_examples for top_examples in shown if top_examples is not None]
+    shown: list[TopExamples] = []
+    for client in clients:
+        order = np.argsort(-weights.log_odds(client), kind="stable")
+        records = server.public.distill.take(order[:EXAMPLES_PER_CLIENT])
+        examples = _shown(client, records)
+        if examples is not None:
+            shown.append(examples)
+    return shown
 
 
 def _shown(client: str, records: Records) -> TopExamples | None:
@@ -160,7 +169,8 @@ def _shown(client: str, records: Records) -> TopExamples | None:
     if is_image(rows):
         return TopExamples(client, image=image_strip(rows))
     if is_text(rows):
-        return TopExamples(client, texts=tuple(str(text)[:160] for text in rows[:4]))
+        beginnings = [str(words)[:160] for words in rows[:MAX_TEXTS]]
+        return TopExamples(client, texts=tuple(beginnings))
     return None
 
 
@@ -171,22 +181,29 @@ def image_strip(images: NDArray[np.uint8], height: int = 48) -> str:
     from PIL import Image
 
     scale = max(1, round(height / images.shape[1]))
-    tiles = [np.kron(image, np.ones((scale, scale, 1), np.uint8)) for image in images]
-    gap = np.full((tiles[0].shape[0], 3, tiles[0].shape[2]), 255, np.uint8)
-    row = np.concatenate([part for tile in tiles for part in (tile, gap)][:-1], axis=1)
+    block = np.ones((scale, scale, 1), np.uint8)
+    pictures: list[NDArray[np.uint8]] = []
+    for image in images:
+        enlarged = np.kron(image, block)
+        if pictures:
+            gap = np.full((enlarged.shape[0], 3, enlarged.shape[2]), 255, np.uint8)
+            pictures.append(gap)
+        pictures.append(enlarged)
+    strip = np.concatenate(pictures, axis=1)
+    # Pillow has no third axis for grey
+    pixels = strip[..., 0] if strip.shape[2] == 1 else strip[..., :3]
     file = io.BytesIO()
-    Image.fromarray(row[..., 0] if row.shape[2] == 1 else row[..., :3]).save(
-        file, "PNG"
-    )
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    Image.fromarray(pixels).save(file, "PNG")
+    encoded = base64.b64encode(file.getvalue()).decode()
+    return f"data:image/png;base64,{encoded}"
 
 
 def write_run_report(
     folder: Path, cache: Path | None = None, formats: Sequence[str] = ("svg",)
 ) -> Path:
     """`report.html` in the folder of a run that has finished at least one round."""
-    facts = load_facts(folder, cache)
-    config = facts.state.config
+    run = load_facts(folder, cache)
+    config = run.state.config
     makers = (
         _learning,
         _split,
@@ -199,186 +216,146 @@ def write_run_report(
         _failures,
         _settings,
     )
-    sections = [section for make in makers if (section := make(facts)) is not None]
-    title = f"{find_method(config.method).label} on {config.data.source}"
-    subtitle, warnings = describe_setting(config), facts.result.warnings
+    sections = [make(run) for make in makers]
     return write_page(
-        folder / FILE,
-        title,
-        subtitle,
-        tiles(facts),
-        sections,
+        folder / PAGE_FILE,
+        f"{find_method(config.method).label} on {config.data.source}",
+        describe_setting(config),
+        tiles(run),
+        [section for section in sections if section is not None],
         formats=formats,
-        warnings=warnings,
+        warnings=run.result.warnings,
     )
 
 
 def describe_setting(config: Config) -> str:
     clients = len(config.federation.sites) or config.data.clients
-    spread = {
-        "dirichlet": f", Dirichlet α = {config.data.alpha:g}",
-        "own": ", real sites",
-    }
+    partition = config.data.partition
+    spreads = {"dirichlet": f"Dirichlet α = {config.data.alpha:g}", "own": "real sites"}
     rounds = f"each of {config.rounds} rounds" if config.rounds > 1 else "one round"
-    validated = (
-        "tested on validation records · " if config.data.validation_fraction else ""
-    )
-    return (
-        f"{plural(clients, 'client')}{spread.get(config.data.partition, ', ' + config.data.partition)} "
-        f"· {config.fraction:.0%} of them in {rounds} · "
-        f"{', '.join(spec.label for spec in config.prototypes)} · {validated}seed "
-        f"{config.seed}"
-    )
-
-
-def tiles(facts: RunFacts) -> list[Tile]:
-    ledger, last = facts.result.ledger, facts.state.history[-1]
-    found = [
-        Tile(
-            f"{100 * facts.result.accuracy:.1f} %",
-            f"test accuracy after round {facts.state.round}",
-        )
+    words = [
+        f"{plural(clients, 'client')}, {spreads.get(partition, partition)}",
+        f"{config.fraction:.0%} of them in {rounds}",
+        ", ".join(spec.label for spec in config.prototypes),
     ]
-    balanced, majority = (
-        last.mean_metric(name) for name in ("balanced_accuracy", "majority")
-    )
+    if config.data.validation_fraction:
+        words.append("tested on validation records")
+    words.append(f"seed {config.seed}")
+    return " · ".join(words)
+
+
+def tiles(run: RunFacts) -> list[Tile]:
+    rounds = run.state.round
+    accuracy = f"{100 * run.result.accuracy:.1f} %"
+    shown = [Tile(accuracy, f"test accuracy after round {rounds}")]
+    last = run.history[-1]
+    balanced = last.mean_metric("balanced_accuracy")
+    majority = last.mean_metric("majority")
     if balanced is not None and majority is not None:
-        label = f"balanced accuracy; the commonest class alone has accuracy {100 * majority:.1f} %"
-        found.append(
-            Tile(f"{100 * balanced:.1f} %", label, warn=bool(facts.result.warning))
+        words = (
+            "balanced accuracy; the commonest class alone has accuracy "
+            f"{100 * majority:.1f} %"
         )
-    private = Tile(
-        f"ε = {round_up(ledger.max_epsilon)}",
-        f"at δ = {ledger.delta:g}: {ledger.coverage}",
-    )
+        warn = bool(run.result.warning)
+        shown.append(Tile(f"{100 * balanced:.1f} %", words, warn=warn))
+    shown.append(_privacy_tile(run))
+    duration = format_seconds(seconds(run.state))
+    shown.append(Tile(duration, f"for {plural(rounds, 'round')}"))
+    failures = [failure for result in run.history for failure in result.failures]
+    failed = len({failure.client for failure in failures})
+    if failed:
+        noun = "client" if failed == 1 else "clients"
+        shown.append(Tile(str(failed), f"{noun} failed at least once", warn=True))
+    return shown
+
+
+def _privacy_tile(run: RunFacts) -> Tile:
+    ledger = run.result.ledger
     if ledger.unsafe:
-        private = Tile(
-            "not private", "the noise was drawn from a known seed", warn=True
-        )
-    elif not ledger.clients:
-        private = Tile(
-            "no ε", "nothing was released under differential privacy", warn=True
-        )
-    found += [
-        private,
-        Tile(
-            format_seconds(seconds(facts.state)),
-            f"for {plural(facts.state.round, 'round')}",
-        ),
-    ]
-    if failed := len(
-        {
-            failure.client
-            for result in facts.state.history
-            for failure in result.failures
-        }
-    ):
-        found.append(
-            Tile(
-                str(failed),
-                f"{'client' if failed == 1 else 'clients'} failed at least once",
-                warn=True,
-            )
-        )
-    return found
+        words = "the noise was drawn from a known seed"
+        return Tile("not private", words, warn=True)
+    if not ledger.clients:
+        words = "nothing was released under differential privacy"
+        return Tile("no ε", words, warn=True)
+    words = f"at δ = {ledger.delta:g}: {ledger.coverage}"
+    return Tile(f"ε = {round_up(ledger.max_epsilon)}", words)
 
 
 def accuracy_chart(state: RunState) -> LineChart:
     """Test accuracy by round, a curve for each prototype and one for their mean."""
-    history, labels = state.history, list(state.weights)
-    curves = {label: [result.accuracy[label] for result in history] for label in labels}
-    lines = [Line(label, curves[label], tone(i)) for i, label in enumerate(labels)]
+    labels = list(state.weights)
+    mean = [result.mean_accuracy for result in state.history]
+    lines: list[Line] = []
     if len(labels) == 1:
-        lines = [Line("student", curves[labels[0]], "hero")]
+        lines.append(Line("student", mean, "hero"))
     else:
-        lines.append(
-            Line(
-                "mean", [result.mean_accuracy for result in history], "hero", best=True
-            )
-        )
+        for i, label in enumerate(labels):
+            curve = [result.accuracy[label] for result in state.history]
+            lines.append(Line(label, curve, tone(i)))
+        lines.append(Line("mean", mean, "hero", best=True))
     return LineChart(lines, "round", "test accuracy", top=1.0, percent=True)
 
 
-def _learning(facts: RunFacts) -> Section:
-    text = "Accuracy on test data that played no part in training. No round was chosen by it: the last one counts."
-    return Section(
-        "learning",
-        "Learning",
-        text,
-        [Figure(accuracy_chart(facts.state), file="curves")],
+def _learning(run: RunFacts) -> Section:
+    words = (
+        "Accuracy on test data that played no part in training. No round was chosen by "
+        "it: the last one counts."
     )
+    figure = Figure(accuracy_chart(run.state), file="curves")
+    return Section("learning", "Learning", words, [figure])
 
 
-def _split(facts: RunFacts) -> Section | None:
-    if facts.counts is None:
+def _split(run: RunFacts) -> Section | None:
+    if run.counts is None:
         return None
     caption = (
-        f"{plural(int(facts.counts.sum()), 'private record')}. Area is the number of "
+        f"{plural(int(run.counts.sum()), 'private record')}. Area is the number of "
         "records of a class at a client: true counts, which only the report of a "
         "simulation has."
     )
-    chart = Bubbles(facts.counts, facts.clients, facts.classes)
+    chart = Bubbles(run.counts, run.clients, run.classes)
     return Section("split", "Data split", "", [Figure(chart, caption, file="split")])
 
 
-def _classes(facts: RunFacts) -> Section:
-    figures = class_figures(Evaluation(confusion(facts.state)), facts.classes)
-    return Section("classes", "Classes", "", figures, _figures_table(facts))
+def _classes(run: RunFacts) -> Section:
+    figures = class_figures(Evaluation(confusion(run.state)), run.classes)
+    return Section("classes", "Classes", "", figures, _metrics_table(run.history[-1]))
 
 
-def _figures_table(facts: RunFacts) -> HtmlTable | None:
+def _metrics_table(last: RoundResult) -> Table | None:
     """Tabulate all metrics of each prototype after the last round, beside its
     baseline.
     """
-    metrics = facts.state.history[-1].metrics
-    names = [
-        name for name in METRIC_NAMES if any(name in each for each in metrics.values())
-    ]
+    measured = {name for metrics in last.metrics.values() for name in metrics}
+    names = [name for name in METRIC_NAMES if name in measured]
     if not names:
         return None
-    rows = [
-        (
-            label,
-            f"{100 * facts.state.history[-1].accuracy[label]:.1f} %",
-            *(f"{100 * each[name]:.1f} %" if name in each else "–" for name in names),
-        )
-        for label, each in metrics.items()
-    ]
-    return HtmlTable(
-        ("network", "accuracy", *(METRIC_NAMES[name] for name in names)), rows
-    )
+    rows: list[tuple[str, ...]] = []
+    for label, metrics in last.metrics.items():
+        accuracy = f"{100 * last.accuracy[label]:.1f} %"
+        cells = [_percent(metrics.get(name)) for name in names]
+        rows.append((label, accuracy, *cells))
+    titles = [METRIC_NAMES[name] for name in names]
+    return Table(("network", "accuracy", *titles), rows)
 
 
-def _clients(facts: RunFacts) -> Section:
-    history = facts.state.history
-    figures, expected = [], None
-    if facts.counts is not None:
-        expected = expected_accuracy(facts.counts, recall(facts.state))
-        shown = np.argsort(expected, kind="stable")[:MAX_LISTED]
-        rows = [
-            (facts.clients[i], float(expected[i]), f"{100 * expected[i]:.1f} %")
-            for i in shown
-        ]
-        caption = "What each client can expect of the student on its own mix of classes, worst first."
-        figures = [Figure(Bars(rows), caption)]
-    taken: dict[str, list[ClientMetrics]] = {}
-    for result in history:
-        for name, metrics in result.client_metrics.items():
-            taken.setdefault(name, []).append(metrics)
+def _clients(run: RunFacts) -> Section:
+    figures: list[Figure] = []
+    expected: dict[str, float] = {}
+    if run.counts is not None:
+        accuracies = expected_accuracy(run.counts, recall(run.state))
+        expected = dict(zip(run.clients, accuracies.tolist(), strict=True))
+        figures.append(_expected_figure(expected))
+    taken = _metrics_by_client(run.history)
     failed = Counter(
-        failure.client for result in history for failure in result.failures
+        failure.client for result in run.history for failure in result.failures
     )
-    table = [
-        _client_row(
-            name,
-            taken.get(name, []),
-            failed[name],
-            None if expected is None else float(expected[i]),
-        )
-        for i, name in enumerate(facts.clients)
+    rows = [
+        _client_row(name, taken.get(name, []), expected.get(name), failed[name])
+        for name in run.clients
         if name in taken or name in failed
     ]
-    head = (
+    header = (
         "client",
         "records",
         "rounds",
@@ -387,141 +364,152 @@ def _clients(facts: RunFacts) -> Section:
         "expected accuracy",
         "failed",
     )
-    text = f"{plural(len(table), 'client')} took part." + (
-        f" The first {MAX_LISTED} are listed." if len(table) > MAX_LISTED else ""
+    words = f"{plural(len(rows), 'client')} took part."
+    if len(rows) > MAX_LISTED:
+        words += f" The first {MAX_LISTED} are listed."
+    table = Table(header, rows[:MAX_LISTED])
+    return Section("clients", "Clients", words, figures, table)
+
+
+def _metrics_by_client(
+    history: Sequence[RoundResult],
+) -> dict[str, list[ClientMetrics]]:
+    taken: dict[str, list[ClientMetrics]] = {}
+    for result in history:
+        for name, metrics in result.client_metrics.items():
+            taken.setdefault(name, []).append(metrics)
+    return taken
+
+
+def _expected_figure(expected: Mapping[str, float]) -> Figure:
+    worst = sorted(expected.items(), key=lambda client: client[1])[:MAX_LISTED]
+    caption = (
+        "What each client can expect of the student on its own mix of classes, worst "
+        "first."
     )
-    return Section(
-        "clients", "Clients", text, figures, HtmlTable(head, table[:MAX_LISTED])
-    )
+    bars = [(name, accuracy, _percent(accuracy)) for name, accuracy in worst]
+    return Figure(Bars(bars), caption)
 
 
 def _client_row(
-    name: str, taken: Sequence[ClientMetrics], failed: int, expected: float | None
+    name: str, taken: Sequence[ClientMetrics], expected: float | None, failed: int
 ) -> tuple[str, ...]:
-    shares = [
-        metrics.teacher_share for metrics in taken if metrics.teacher_share is not None
-    ]
+    records = MISSING
+    loss = MISSING
+    if taken:
+        records = f"{taken[-1].records:,}"
+        loss = f"{taken[-1].loss:.3f}"
+    weights = [metrics.teacher_share for metrics in taken]
+    shares = [share for share in weights if share is not None]
     return (
         name,
-        f"{taken[-1].records:,}" if taken else "–",
+        records,
         str(len(taken)),
-        f"{taken[-1].loss:.3f}" if taken else "–",
-        f"{100 * fmean(shares):.1f} %" if shares else "–",
-        "–" if expected is None else f"{100 * expected:.1f} %",
+        loss,
+        _percent(fmean(shares) if shares else None),
+        _percent(expected),
         str(failed),
     )
 
 
-def _teachers(facts: RunFacts) -> Section | None:
-    history = [result for result in facts.state.history if result.effective_teachers]
+def _teachers(run: RunFacts) -> Section | None:
+    history = [result for result in run.history if result.effective_teachers]
     if not history:
         return None
-    lines = [
-        Line(
-            "effective", [result.effective_teachers or 0 for result in history], "hero"
-        )
-    ]
-    chart = LineChart(lines, "round", "effective number of teachers", height=240.0)
-    count = history[-1].teachers or len(history[-1].client_metrics)
-    text = (
+    last = history[-1]
+    curve = [result.effective_teachers or 0 for result in history]
+    line = Line("effective", curve, "hero")
+    chart = LineChart([line], "round", "effective number of teachers", height=240.0)
+    count = last.teachers or len(last.client_metrics)
+    words = (
         f"Of the {count} teachers of the last round, mean over the public examples: 1 "
         "if one decides alone, their number if all have the same weight."
     )
-    largest = history[-1].largest_teacher
-    caption = (
-        f"Largest weight in the last round: {largest[0]}, {largest[1]:.1%} of the "
-        "total."
-        if largest
-        else ""
-    )
-    return Section("teachers", "Effective teachers", text, [Figure(chart, caption)])
+    caption = ""
+    if last.largest_teacher:
+        client, share = last.largest_teacher
+        caption = (
+            f"Largest weight in the last round: {client}, {share:.1%} of the total."
+        )
+    figure = Figure(chart, caption)
+    return Section("teachers", "Effective teachers", words, [figure])
 
 
-def _top_examples(facts: RunFacts) -> Section | None:
-    if not facts.top_examples:
+def _top_examples(run: RunFacts) -> Section | None:
+    if not run.top_examples:
         return None
-    text = (
+    words = (
         "For each client, the public examples that its release scores highest. They "
         "are chosen by the noisy release alone, so they reveal nothing beyond it."
     )
-    return Section(
-        "top_examples", "Closest public examples", text, top_examples=facts.top_examples
-    )
+    name = "Closest public examples"
+    return Section("top_examples", name, words, top_examples=run.top_examples)
 
 
-def _privacy(facts: RunFacts) -> Section:
-    ledger = facts.result.ledger
+def _privacy(run: RunFacts) -> Section:
+    ledger = run.result.ledger
     rows = ledger.rows()[:MAX_LISTED] if ledger.trained else []
-    head = (
+    header = (
         "client",
         "releases",
         "rounds of private training",
         "ε of everything, as reported",
     )
-    return Section(
-        "privacy",
-        "Privacy",
-        ledger.statement(),
-        table=HtmlTable(head, rows) if rows else None,
-    )
+    table = Table(header, rows) if rows else None
+    return Section("privacy", "Privacy", ledger.statement(), table=table)
 
 
-def _costs(facts: RunFacts) -> Section:
-    history = facts.state.history
+def _costs(run: RunFacts) -> Section:
     spent = {
-        name: sum(result.seconds.get(key, 0.0) for result in history)
-        for key, name in _PHASES.items()
+        name: sum(result.seconds.get(phase, 0.0) for result in run.history)
+        for phase, name in _PHASES.items()
     }
     total = sum(spent.values()) or 1.0
-    rows = [
-        (name, value / total, format_seconds(value))
-        for name, value in spent.items()
-        if value > 0
+    bars = [
+        (name, duration / total, format_seconds(duration))
+        for name, duration in spent.items()
+        if duration > 0
     ]
-    sent, received = (
-        sum(getattr(result, f"bytes_{way}") for result in history)
-        for way in ("sent", "received")
-    )
-    text = (
+    sent = sum(result.bytes_sent for result in run.history)
+    received = sum(result.bytes_received for result in run.history)
+    words = (
         f"{format_bytes(sent)} to clients and {format_bytes(received)} from them: "
         "models, extractors and releases, without what the transport adds."
     )
-    return Section(
-        "costs",
-        "Time and communication",
-        text,
-        [Figure(Bars(rows), "Where the time went.")],
-    )
+    figure = Figure(Bars(bars), "Where the time went.")
+    return Section("costs", "Time and communication", words, [figure])
 
 
-def _failures(facts: RunFacts) -> Section | None:
-    rows = [
-        (str(result.round), one.client, one.reason)
-        for result in facts.state.history
-        for one in result.failures
-    ]
+def _failures(run: RunFacts) -> Section | None:
+    rows: list[tuple[str, str, str]] = []
+    for result in run.history:
+        rows += [
+            (str(result.round), failure.client, failure.reason)
+            for failure in result.failures
+        ]
     if not rows:
         return None
-    text = "A client that fails costs its contribution, never the round."
-    return Section(
-        "failures",
-        "Failures",
-        text,
-        table=HtmlTable(("round", "client", "reason"), rows[:200]),
-    )
+    words = "A client that fails costs its contribution, never the round."
+    table = Table(("round", "client", "reason"), rows[:MAX_FAILURES])
+    return Section("failures", "Failures", words, table=table)
 
 
-def _settings(facts: RunFacts) -> Section:
-    missing = f" Data were not opened: {facts.missing}" if facts.missing else ""
-    text = f"Every key that differs from its default.{missing}"
-    return settings_section(text, facts.state.config)
+def _settings(run: RunFacts) -> Section:
+    words = "Every key that differs from its default."
+    if run.missing:
+        words += f" Data were not opened: {run.missing}"
+    return settings_section(words, run.state.config)
 
 
-def settings_section(text: str, config: Config) -> Section:
+def settings_section(words: str, config: Config) -> Section:
     return Section(
         "settings",
         "Settings",
-        text,
+        words,
         code=to_commented_toml(config, "", {}),
         details=to_complete_toml(config),
     )
+
+
+def _percent(share: float | None) -> str:
+    return MISSING if share is None else f"{100 * share:.1f} %"

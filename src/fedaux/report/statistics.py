@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from fedaux.report.arm_tables import tasks
 from fedaux.report.arms import ArmResult
-from fedaux.report.tables import tasks, to_csv
+from fedaux.report.tables import to_csv
 
 FEWEST = 3  # seeds; fewer have an interval that says nothing
 
@@ -57,62 +58,76 @@ def interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
     """
     if len(values) < FEWEST:
         return None
-    half = (
-        float(stdtrit(len(values) - 1, 0.975))
-        * float(values.std(ddof=1))
-        / np.sqrt(len(values))
-    )
-    return float(values.mean() - half), float(values.mean() + half)
+    mean = float(values.mean())
+    spread = float(values.std(ddof=1))
+    quantile = float(stdtrit(len(values) - 1, 0.975))
+    half_width = float(quantile * spread / np.sqrt(len(values)))
+    return mean - half_width, mean + half_width
 
 
 def paired_p(differences: NDArray[np.float64]) -> float:
     """Return the two-sided p-value of a zero mean: 0 if all differences are equal and
     not zero, 1 if all are zero.
     """
-    n, spread = len(differences), float(differences.std(ddof=1))
+    count = len(differences)
+    spread = float(differences.std(ddof=1))
     if spread == 0:
         return 1.0 if differences[0] == 0 else 0.0
-    return float(2 * stdtr(n - 1, -abs(differences.mean()) / (spread / np.sqrt(n))))
+    statistic = abs(differences.mean()) / (spread / np.sqrt(count))
+    return float(2 * stdtr(count - 1, -statistic))
 
 
 def holm(values: Sequence[float]) -> list[float]:
     """p-values corrected so that all of them together err at the stated rate."""
+    if not values:
+        return []
     order = np.argsort(values, kind="stable")
+    # the smallest counts as often as there are comparisons, the next once less, …
     steps = [(len(values) - rank) * values[i] for rank, i in enumerate(order)]
     corrected = np.empty(len(values))
-    corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0) if steps else []
+    corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return [float(value) for value in corrected]
 
 
 def differences(arms: Sequence[ArmResult]) -> list[Difference]:
     """Compare every arm with the best arm on the same problem."""
-    problems, found = tasks(arms), list[Difference]()
+    problems = tasks(arms)
+    compared: list[Difference] = []
     for problem in dict.fromkeys(problems.values()):
         rivals = [arm for arm in arms if problems[arm.label] == problem]
-        best = max(rivals, key=lambda arm: float(arm.curves[:, -1].mean()))
-        pairs = [
-            pair
-            for arm in rivals
-            if arm is not best and (pair := _difference(arm, best)) is not None
-        ]
-        corrected = holm([pair.p for pair in pairs])
-        found += [
-            replace(pair, corrected=value)
-            for pair, value in zip(pairs, corrected, strict=True)
-        ]
-    return found
+        compared += _differences_to_best(rivals)
+    return compared
+
+
+def _differences_to_best(rivals: Sequence[ArmResult]) -> list[Difference]:
+    best = max(rivals, key=lambda arm: arm.mean_accuracy)
+    others = [_difference(arm, best) for arm in rivals if arm is not best]
+    pairs = [pair for pair in others if pair is not None]
+    corrected = holm([pair.p for pair in pairs])
+    return [
+        replace(pair, corrected=p) for pair, p in zip(pairs, corrected, strict=True)
+    ]
 
 
 def _difference(arm: ArmResult, reference: ArmResult) -> Difference | None:
-    other = dict(zip(reference.seeds, reference.curves[:, -1], strict=True))
-    own = dict(zip(arm.seeds, arm.curves[:, -1], strict=True))
-    values = np.array([own[seed] - other[seed] for seed in own if seed in other])
+    ends = dict(zip(arm.seeds, arm.curves[:, -1], strict=True))
+    reference_ends = dict(zip(reference.seeds, reference.curves[:, -1], strict=True))
+    shared_seeds = [seed for seed in ends if seed in reference_ends]
+    values = np.array([ends[seed] - reference_ends[seed] for seed in shared_seeds])
     between = interval(values)
     if between is None:
         return None
+    low, high = between
     p = paired_p(values)
     return Difference(
-        arm.label, reference.label, len(values), float(values.mean()), *between, p, p
+        arm=arm.label,
+        reference=reference.label,
+        seeds=len(values),
+        mean=float(values.mean()),
+        low=low,
+        high=high,
+        p=p,
+        corrected=p,
     )
 
 
@@ -128,8 +143,9 @@ def default_target(arms: Sequence[ArmResult]) -> float:
     """Return the second best accuracy after the last round, in whole per cent, as the
     default target.
     """
-    ends = sorted(float(arm.curves[:, -1].mean()) for arm in arms)
-    return float(np.floor(100 * ends[-2] if len(ends) > 1 else 100 * ends[-1])) / 100
+    ends = sorted(arm.mean_accuracy for arm in arms)
+    second_best = ends[-2] if len(ends) > 1 else ends[-1]
+    return float(np.floor(100 * second_best)) / 100
 
 
 def describe_rounds(rounds: Sequence[int | None]) -> str:
@@ -137,19 +153,15 @@ def describe_rounds(rounds: Sequence[int | None]) -> str:
     reached = sorted(number for number in rounds if number is not None)
     if not reached:
         return "never"
-    text = (
-        f"{reached[0]}"
-        if reached[0] == reached[-1]
-        else f"{reached[0]} to {reached[-1]}"
-    )
-    return (
-        text
-        if len(reached) == len(rounds)
-        else f"{text}, in {len(reached)} of {len(rounds)} seeds"
-    )
+    first = reached[0]
+    last = reached[-1]
+    words = f"{first}" if first == last else f"{first} to {last}"
+    if len(reached) < len(rounds):
+        words += f", in {len(reached)} of {len(rounds)} seeds"
+    return words
 
 
-def differences_csv(found: Sequence[Difference]) -> str:
+def differences_csv(pairs: Sequence[Difference]) -> str:
     """Shares of 1, as in table.csv."""
     names = ("arm", "reference", "seeds", "mean", "low", "high", "p", "p_holm")
-    return to_csv([names, *(tuple(vars(one).values()) for one in found)])
+    return to_csv([names, *(tuple(vars(pair).values()) for pair in pairs)])

@@ -19,21 +19,19 @@ from fedaux.config.method_facts import reason
 from fedaux.config.methods import Method, find_method
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
-from fedaux.report.arms import ArmResult
-from fedaux.report.comparison_page import write_comparison
-from fedaux.report.statistics import HEADER as DIFFERENCES
-from fedaux.report.statistics import Difference, differences, differences_csv
-from fedaux.report.tables import (
+from fedaux.report.arm_tables import (
     SPREAD,
-    Table,
-    latex,
-    markdown,
     pivot,
     runs_csv,
     summary,
     summary_csv,
     tasks,
 )
+from fedaux.report.arms import ArmResult
+from fedaux.report.comparison_page import write_comparison
+from fedaux.report.statistics import HEADER as DIFFERENCES
+from fedaux.report.statistics import Difference, differences, differences_csv
+from fedaux.report.tables import Table, latex, markdown
 from fedaux.report.terminal import plural
 from fedaux.sweeps.grid import SYMBOLS, PlannedRun, Sweep, describe_settings
 from fedaux.sweeps.workers import TaskError
@@ -82,7 +80,7 @@ class SweepResult:
         """Return the table as HTML, for Jupyter."""
         head = "".join(f"<th>{escape(name)}</th>" for name in self.table.header)
         body = ""
-        for row in self.table.texts():
+        for row in self.table.rows:
             cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
             body += f"<tr>{cells}</tr>"
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -281,10 +279,10 @@ def write_results(result: SweepResult) -> SweepResult:
 def _markdown_page(result: SweepResult, compared: Sequence[Difference]) -> str:
     """Return table.md: the table, and below it what helps to read it."""
     table = result.table
-    page = f"{result.caption}\n\n{markdown(table.texts(), table.header)}"
+    page = f"{result.caption}\n\n{markdown(table.rows, table.header)}"
     pivoted = pivot(result.arms)
     if pivoted:
-        grid = markdown(pivoted.texts(), pivoted.header)
+        grid = markdown(pivoted.rows, pivoted.header)
         page += f"\nAfter the last round:\n\n{grid}"
     if compared:
         rows = [difference.cells() for difference in compared]

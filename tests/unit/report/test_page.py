@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from fedaux.report.charts import Line, LineChart
-from fedaux.report.page import Figure, HtmlTable, Section, Tile, TopExamples, write_page
+from fedaux.report.page import Figure, Section, Tile, TopExamples, write_page
+from fedaux.report.tables import Table
 from helpers.pages import Page
 
 EVIL = "<script>alert(1)</script>"
@@ -17,7 +18,7 @@ def test_everything_is_on_it_in_order(tmp_path: Path) -> None:
         Section(
             "second",
             "Second",
-            table=HtmlTable(("a", "b"), [("1", "2")]),
+            table=Table(("a", "b"), [("1", "2")]),
             code="x = 1",
             details="y = 2",
         ),
@@ -56,7 +57,7 @@ def test_what_others_wrote_is_text(tmp_path: Path) -> None:
         EVIL,
         EVIL,
         [Figure(CHART, EVIL)],
-        HtmlTable((EVIL,), [(EVIL,)]),
+        Table((EVIL,), [(EVIL,)]),
         code=EVIL,
         details=EVIL,
     )

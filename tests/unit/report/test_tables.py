@@ -9,19 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedaux.report.arm_tables import pivot, runs_csv, summary, summary_csv, tasks
 from fedaux.report.arms import ArmResult
-from fedaux.report.tables import (
-    Cell,
-    Table,
-    escape,
-    latex,
-    markdown,
-    pivot,
-    runs_csv,
-    summary,
-    summary_csv,
-    tasks,
-)
+from fedaux.report.tables import Table, escape, latex, markdown
 
 
 def arm(
@@ -52,11 +42,11 @@ ARMS = [
 def test_first_and_last_round_mean_of_five_and_best() -> None:
     curve = np.array([[0.9, 0.1, 0.2, 0.3, 0.4, 0.5]])
     table = summary({"FedAVG": curve})
-    assert table.texts() == [("FedAVG", "90.0", "50.0", "30.0", "90.0")]
+    assert table.rows == [("FedAVG", "90.0", "50.0", "30.0", "90.0")]
     assert table.header[3] == "mean of last 5"
     curves = np.array([[0.5, 0.6], [0.7, 0.8]])
     short = summary({"a": curves, "b": curves[:1]})
-    assert short.texts() == [
+    assert short.rows == [
         # of a sample
         ("a", "60.0 ± 14.1", "70.0 ± 14.1", "65.0 ± 14.1", "70.0 ± 14.1"),
         ("b", "50.0", "60.0", "55.0", "60.0"),
@@ -74,12 +64,15 @@ def test_a_pivot_has_methods_as_rows_and_gaps_where_nothing_was_measured() -> No
     table = pivot(ARMS)
     assert table is not None
     assert table.header == ("method", "α = 0.01", "α = 1")
-    assert table.texts() == [
+    assert table.rows == [
         ("FedAVG", "30.0 ± 14.1", "90.0"),
         ("FedAUX", "75.0 ± 7.1", "–"),
     ]
-    assert table.best() == [[False, True], [True, False]]
+    assert table.best == [[False, True], [True, False]]
     assert pivot([]) is None
+    equal = pivot([arm("a", 1, [[0.5]]), arm("b", 1, [[0.5]])])
+    assert equal is not None
+    assert equal.best == [[True], [True]]
     one = arm("a", 1, [[0.5]])
     assert (
         pivot(
@@ -151,7 +144,7 @@ def test_latex_has_the_best_of_each_column_in_bold() -> None:
 def test_bold_compares_only_what_is_measured_on_the_same_problem() -> None:
     """Another α is another problem: there FedAVG is the best of its own."""
     table = summary({one.label: one.curves for one in ARMS}, "arm", tasks(ARMS))
-    assert [row[0] for row in table.best()] == [False, True, True]
+    assert [row[0] for row in table.best] == [False, True, True]
     turned = [
         ArmResult(
             one.label,
@@ -166,14 +159,15 @@ def test_bold_compares_only_what_is_measured_on_the_same_problem() -> None:
     found = pivot(turned)  # α in rows: those of a row compete
     assert found is not None
     assert found.header[0] == "data.alpha"
-    assert found.best() == [[False, False, True], [False, True, False]]
+    assert found.best == [[False, False, True], [False, True, False]]
 
 
 def test_latex_is_balanced_whatever_the_labels_are() -> None:
     nasty = r"50% of #1_{x}^2 & \cmd ~ $5 | α ± <b>"
     table = Table(
         (nasty, nasty, nasty),
-        ((nasty, (Cell(0.5, 0.1, 2), None)), (nasty, (Cell(0.5, None, 1), None))),
+        ((nasty, "50.0 ± 10.0", "–"), (nasty, "50.0", "–")),
+        ((True, False), (True, False)),
     )
     found = latex(table, nasty, nasty)
     plain = re.sub(r"\\[\\&%$#_{}]", "", found)  # what is left has a meaning to LaTeX
@@ -186,7 +180,7 @@ def test_latex_is_balanced_whatever_the_labels_are() -> None:
     assert all(len(re.findall(r"(?<!\\)&", row)) == 2 for row in rows)
     for name in ("table", "tabular"):
         assert found.count(f"\\begin{{{name}}}") == found.count(f"\\end{{{name}}}") == 1
-    assert found.count("mathbf") == 2  # equal means are both the best
+    assert found.count("mathbf") == 2
     assert r"\begin{tabular}{lcc}" in found
 
 
