@@ -56,12 +56,11 @@ class KeyFigures(NamedTuple):
     @classmethod
     def of(cls, curves: NDArray[np.float64]) -> KeyFigures:
         """Compute the figures from curves, (seeds, rounds)."""
-        return cls(
-            first=Cell.of(curves[:, 0]),
-            last=Cell.of(curves[:, -1]),
-            last5=Cell.of(curves[:, -5:].mean(axis=1)),
-            best=Cell.of(curves.max(axis=1)),
-        )
+        first = Cell.of(curves[:, 0])
+        last = Cell.of(curves[:, -1])
+        last5 = Cell.of(curves[:, -5:].mean(axis=1))
+        best = Cell.of(curves.max(axis=1))
+        return cls(first, last, last5, best)
 
 
 def summary(
@@ -103,14 +102,13 @@ def pivot(arms: Sequence[ArmResult]) -> Table | None:
     row_setting, column_setting = settings
     names = list(dict.fromkeys(arm.labels[row_setting] for arm in arms))
     columns = list(dict.fromkeys(arm.labels[column_setting] for arm in arms))
-    measured = {
-        (arm.labels[row_setting], arm.labels[column_setting]): KeyFigures.of(arm.curves)
-        for arm in arms
-    }
-    body: list[Cells] = []
-    for name in names:
-        figures = [measured.get((name, column)) for column in columns]
-        body.append([cell.last if cell else None for cell in figures])
+    measured: dict[tuple[str, str], Cell] = {}
+    for arm in arms:
+        place = (arm.labels[row_setting], arm.labels[column_setting])
+        measured[place] = KeyFigures.of(arm.curves).last
+    body: list[Cells] = [
+        [measured.get((name, column)) for column in columns] for name in names
+    ]
     # what competes: the arms of one problem, in whichever direction they stand
     if is_task(row_setting) and not is_task(column_setting):
         best = [_best(cells) for cells in body]
@@ -137,9 +135,8 @@ def summary_csv(arms: Sequence[ArmResult]) -> str:
     columns: list[str] = []
     for figure in (*KeyFigures._fields, *metrics):
         columns += [f"{figure}_mean", f"{figure}_std"]
-    lines: list[list[Any]] = [
-        ["label", *_setting_names(arms), "n", *columns, "privacy"]
-    ]
+    header = ["label", *_setting_names(arms), "n", *columns, "privacy"]
+    lines: list[list[Any]] = [header]
     for arm in arms:
         numbers: list[Any] = []
         for cell in KeyFigures.of(arm.curves):
@@ -154,9 +151,8 @@ def summary_csv(arms: Sequence[ArmResult]) -> str:
 def runs_csv(arms: Sequence[ArmResult]) -> str:
     """The long form: one line per run and round."""
     metrics = _metric_names(arms)
-    lines: list[list[Any]] = [
-        ["label", *_setting_names(arms), "seed", "round", "accuracy", *metrics]
-    ]
+    header = ["label", *_setting_names(arms), "seed", "round", "accuracy", *metrics]
+    lines: list[list[Any]] = [header]
     for arm in arms:
         for i, seed in enumerate(arm.seeds):
             run = [arm.label, *arm.settings.values(), seed]

@@ -167,32 +167,34 @@ def _arm(
     other_labels = [label for key, label in labels.items() if key != "method"]
     if "method" in labels:
         labels["method"] = method
+    seeds = tuple(run.state.config.seed for run in runs)
+    folders = tuple(run.folder for run in runs)
+    curves = np.array([run.curve[:rounds] for run in runs])
+    metrics = tuple(round_metrics(run, rounds) for run in runs)
     return ArmResult(
         label=", ".join([method, *other_labels]),
         settings={key: settings[key] for key in keys},
         labels=labels,
-        seeds=tuple(run.state.config.seed for run in runs),
-        folders=tuple(run.folder for run in runs),
-        curves=np.array([run.curve[:rounds] for run in runs]),
+        seeds=seeds,
+        folders=folders,
+        curves=curves,
         privacy=first.statement,
         warning=collapsed(runs),
         note=_short_runs(runs, rounds),
         privacy_line=first.ledger.summary(),
-        metrics=tuple(round_metrics(run, rounds) for run in runs),
+        metrics=metrics,
     )
 
 
 def _short_runs(runs: Sequence[FinishedRun], rounds: int) -> str:
     """Say which runs are not finished, if any."""
     wanted = max(run.state.config.rounds for run in runs)
-    short = [
+    seeds = [
         f"seed {run.state.config.seed} ({len(run.curve)})"
         for run in runs
         if len(run.curve) < wanted
     ]
-    if not short:
+    if not seeds:
         return ""
-    return (
-        f"{len(short)} of {len(runs)} runs not finished, cut to {rounds} rounds: "
-        f"{', '.join(short)}"
-    )
+    count = f"{len(seeds)} of {len(runs)} runs not finished"
+    return f"{count}, cut to {rounds} rounds: {', '.join(seeds)}"

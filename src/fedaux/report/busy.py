@@ -18,8 +18,9 @@ from rich.console import Console
 if TYPE_CHECKING:
     from fedaux.core.progress import ProgressEvent
 
-# seconds before the first line and between two, where there is no terminal
-PATIENCE, EVERY = 2.0, 10.0
+# Seconds, where there is no terminal.
+PATIENCE = 2.0  # before the first line
+EVERY = 10.0  # between two
 
 
 @contextmanager
@@ -27,15 +28,16 @@ def busy(console: Console, task: str) -> Iterator[None]:
     """`with busy(console, "writing the report"): …`; work inside that counts its steps
     shows them.
     """
-    start, words, over = time.monotonic(), task, threading.Event()
+    start = time.monotonic()
+    words = task
+    over = threading.Event()
 
     def print_lines() -> None:
         wait = None if console.is_terminal else PATIENCE
         while not over.wait(wait):
             passed = f"{time.monotonic() - start:.0f} s so far"
-            console.print(
-                f"{words}, {passed}", highlight=False, markup=False, soft_wrap=True
-            )
+            line = f"{words}, {passed}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
             wait = EVERY
 
     # nothing where there is no terminal

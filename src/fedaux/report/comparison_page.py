@@ -36,7 +36,7 @@ from fedaux.report.statistics import (
 )
 from fedaux.report.svg import tone
 from fedaux.report.tables import Table
-from fedaux.report.terminal import format_bytes, format_seconds, plural
+from fedaux.report.terminal import format_bytes, format_percent, format_seconds, plural
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 
@@ -130,7 +130,7 @@ def write_comparison(
         title,
         subtitle,
         _tiles(comparison),
-        [section for section in sections if section is not None],
+        sections,
         formats=formats,
         warnings=_warnings(arms),
     )
@@ -235,15 +235,11 @@ def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> 
     for label, arm in arms.items():
         if label not in shown:
             continue
+        mean = arm.curves.mean(axis=0).tolist()
         from_random = not label.endswith("+P") and colours[label] != "hero"
-        line = Line(
-            label,
-            arm.curves.mean(axis=0).tolist(),
-            colours[label],
-            thin=pretrained and from_random,
-            spread=_spread(arm),
-            best=len(arms) > 1 and label == ranked[0],
-        )
+        thin = pretrained and from_random
+        best = len(arms) > 1 and label == ranked[0]
+        line = Line(label, mean, colours[label], thin, _spread(arm), best)
         lines.append(line)
     caption = f"{title}. " if title else ""
     caption += _curve_caption(lines, arms.values())
@@ -443,7 +439,7 @@ def _runs(comparison: _Comparison) -> Section:
     for label, runs in comparison.runs.items():
         for run in runs:
             seed = str(run.state.config.seed)
-            accuracy = f"{100 * run.accuracy:.1f} %"
+            accuracy = format_percent(run.accuracy)
             folder = str(_relative(run.folder, comparison.folder))
             rows.append((label, seed, accuracy, folder))
     table = Table(("", "seed", "accuracy", "folder"), rows)

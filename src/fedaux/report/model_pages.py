@@ -14,6 +14,7 @@ from fedaux.core.metrics import METRIC_NAMES, Evaluation
 from fedaux.report.charts import Bars, Heat, Line, LineChart
 from fedaux.report.page import Figure, Section, Tile, write_page
 from fedaux.report.tables import Table
+from fedaux.report.terminal import format_percent
 
 if TYPE_CHECKING:
     from fedaux.export.evaluation import ModelEvaluation
@@ -82,13 +83,14 @@ def write_evaluation_page(
 
 def _evaluation_tiles(evaluation: ModelEvaluation, collapsed: bool) -> list[Tile]:
     total = evaluation.total
-    balanced = f"{100 * total.balanced_accuracy:.1f} %"
-    majority = f"{100 * total.majority:.1f} %"
+    balanced = format_percent(total.balanced_accuracy)
+    majority = format_percent(total.majority)
+    records = f"{int(total.table.sum()):,}"
     tiles = [
         Tile(balanced, "balanced accuracy", warn=collapsed),
-        Tile(f"{100 * total.accuracy:.1f} %", "accuracy"),
+        Tile(format_percent(total.accuracy), "accuracy"),
         Tile(majority, "accuracy of always answering the commonest class"),
-        Tile(f"{int(total.table.sum()):,}", "labelled records"),
+        Tile(records, "labelled records"),
     ]
     if evaluation.skipped:
         skipped = str(len(evaluation.skipped))
@@ -108,16 +110,12 @@ def site_rows(sites: Mapping[str, Evaluation]) -> list[tuple[str, ...]]:
     """Return for each site its records, accuracy, balanced accuracy, and the accuracy
     of predicting the majority.
     """
-    return [
-        (
-            name,
-            f"{int(site.table.sum()):,}",
-            f"{100 * site.accuracy:.1f}",
-            f"{100 * site.balanced_accuracy:.1f}",
-            f"{100 * site.majority:.1f}",
-        )
-        for name, site in sites.items()
-    ]
+    rows: list[tuple[str, ...]] = []
+    for name, site in sites.items():
+        records = f"{int(site.table.sum()):,}"
+        shares = (site.accuracy, site.balanced_accuracy, site.majority)
+        rows.append((name, records, *(f"{100 * share:.1f}" for share in shares)))
+    return rows
 
 
 def recall_rows(total: Evaluation, classes: Sequence[str]) -> list[tuple[str, ...]]:
@@ -127,13 +125,9 @@ def recall_rows(total: Evaluation, classes: Sequence[str]) -> list[tuple[str, ..
         if total.counts[label] == 0:
             continue
         recall = total.of_class(label)
-        row = (
-            name,
-            f"{recall.records:,}",
-            f"{100 * recall.recall:.1f}",
-            f"{100 * recall.low:.1f} to {100 * recall.high:.1f}",
-        )
-        rows.append(row)
+        records = f"{recall.records:,}"
+        between = f"{100 * recall.low:.1f} to {100 * recall.high:.1f}"
+        rows.append((name, records, f"{100 * recall.recall:.1f}", between))
     return rows
 
 
@@ -172,4 +166,4 @@ def _class_bar(name: str, evaluation: Evaluation, label: int) -> tuple[str, floa
         return name, 0.0, "not tested"
     recall = evaluation.of_class(label)
     between = f"({100 * recall.low:.0f}–{100 * recall.high:.0f})"
-    return name, recall.recall, f"{100 * recall.recall:.1f} % {between}"
+    return name, recall.recall, f"{format_percent(recall.recall)} {between}"

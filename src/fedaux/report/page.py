@@ -64,7 +64,7 @@ def write_page(
     title: str,
     subtitle: str,
     tiles: Sequence[Tile],
-    sections: Sequence[Section],
+    sections: Sequence[Section | None],
     *,
     formats: Sequence[str] = ("svg",),
     warnings: Sequence[str] = (),
@@ -72,7 +72,7 @@ def write_page(
     """Style, charts and images are all inside the one file; figures that name a file
     are saved there as well.
 
-    Warnings stand above everything else.
+    Warnings stand above everything else; sections that are None are left out.
     """
     from jinja2 import Environment
     from markupsafe import Markup
@@ -82,7 +82,8 @@ def write_page(
         narrow = chart.svg(NARROW).inline("narrow")
         return Markup(wide + narrow)
 
-    _save_figures(path.parent, title, sections, formats)
+    shown = [section for section in sections if section is not None]
+    _save_figures(path.parent, title, shown, formats)
     home = files("fedaux.report")
     source = (home / "page.html").read_text("utf-8")
     template = Environment(autoescape=True, trim_blocks=True).from_string(source)
@@ -92,7 +93,7 @@ def write_page(
         subtitle=subtitle,
         tiles=tiles,
         warnings=warnings,
-        sections=sections,
+        sections=shown,
         draw=draw,
         style=Markup(style),
         version=__version__,

@@ -37,56 +37,42 @@ def print_progress(event: ProgressEvent) -> None:
 
 def describe(event: ProgressEvent) -> str:
     """One line, such as `round 3/10: accuracy 0.812, 10 clients`."""
+    line = _line(event)
+    return f"{event.run}: {line}" if event.run else line
+
+
+def _line(event: ProgressEvent) -> str:
     task, done, total, note = step(event)
     if isinstance(event, RunStarted):
         how = f"continues after round {done} of {total}" if done else "starts"
-        text = f"{event.method} {how}, {event.setting}"
-    elif isinstance(event, RoundFinished):
-        text = f"round {done}/{total}: {note}"
-    else:
-        text = ", ".join(
-            filter(None, (f"{task}: {done}/{total}" if total else task, note))
-        )
-    return f"{event.run}: {text}" if event.run else text
+        return f"{event.method} {how}, {event.setting}"
+    if isinstance(event, RoundFinished):
+        return f"round {done}/{total}: {note}"
+    progress = f"{task}: {done}/{total}" if total else task
+    return f"{progress}, {note}" if note else progress
 
 
 def step(event: ProgressEvent) -> Step:
     """The event as the state of a bar."""
-    match event:
-        case SweepProgress():
-            ended = (
-                "failed" if event.accuracy is None else f"accuracy {event.accuracy:.3f}"
-            )
-            return Step(
-                event.unit,
-                event.done,
-                event.total,
-                f"{event.ended}: {ended}" if event.ended else "",
-            )
-        case RunStarted():
-            return Step("rounds", len(event.history), event.rounds, "")
-        case RoundFinished():
-            return Step(
-                "rounds", event.result.round, event.rounds, _round_note(event.result)
-            )
-        case WorkProgress():
-            return Step(event.task, event.done, event.total, event.note)
-        case OrdersSent():
-            return Step(
-                _asked_for(event),
-                0,
-                len(event.clients),
-                f"{event.bytes / 1e6:.2f} MB sent",
-            )
-        case ReplyReceived():
-            answer = (
-                f"{event.client} failed: {event.failure.reason}"
-                if event.failure
-                else f"{event.client} answered"
-            )
-            return Step(_asked_for(event), event.done, event.total, answer)
-        case Notice():
-            return Step(event.text, 0, 0, "")
+    if isinstance(event, SweepProgress):
+        return Step(event.unit, event.done, event.total, _sweep_note(event))
+    if isinstance(event, RunStarted):
+        return Step("rounds", len(event.history), event.rounds, "")
+    if isinstance(event, RoundFinished):
+        note = _round_note(event.result)
+        return Step("rounds", event.result.round, event.rounds, note)
+    if isinstance(event, WorkProgress):
+        return Step(event.task, event.done, event.total, event.note)
+    if isinstance(event, OrdersSent):
+        note = f"{event.bytes / 1e6:.2f} MB sent"
+        return Step(_asked_for(event), 0, len(event.clients), note)
+    if isinstance(event, ReplyReceived):
+        note = f"{event.client} answered"
+        if event.failure:
+            note = f"{event.client} failed: {event.failure.reason}"
+        return Step(_asked_for(event), event.done, event.total, note)
+    if isinstance(event, Notice):
+        return Step(event.text, 0, 0, "")
     raise TypeError(f"unknown progress event {event!r}")
 
 
@@ -94,21 +80,27 @@ def _asked_for(event: OrdersSent | ReplyReceived) -> str:
     return _ASKED_FOR.get(event.task, f"round {event.round}")
 
 
+def _sweep_note(event: SweepProgress) -> str:
+    if not event.ended:
+        return ""
+    if event.accuracy is None:
+        return f"{event.ended}: failed"
+    return f"{event.ended}: accuracy {event.accuracy:.3f}"
+
+
 def _round_note(result: RoundResult) -> str:
     # with SciPy, which a line about files does not need
     from fedaux.privacy.accounting import round_up
 
+    notes = [f"accuracy {result.mean_accuracy:.3f}"]
     balanced = result.mean_metric("balanced_accuracy")
-    parts = [
-        f"accuracy {result.mean_accuracy:.3f}",
-        *([f"balanced {balanced:.3f}"] if balanced is not None else []),
-    ]
-    parts += [plural(len(result.client_metrics), "client")]
-    parts += [f"{len(result.failures)} failed"] if result.failures else []
-    parts += (
-        [f"{result.effective_teachers:.1f} effective teachers"]
-        if result.effective_teachers
-        else []
-    )
-    parts += [f"ε {round_up(result.epsilon)}"] if result.epsilon else []
-    return ", ".join(parts)
+    if balanced is not None:
+        notes.append(f"balanced {balanced:.3f}")
+    notes.append(plural(len(result.client_metrics), "client"))
+    if result.failures:
+        notes.append(f"{len(result.failures)} failed")
+    if result.effective_teachers:
+        notes.append(f"{result.effective_teachers:.1f} effective teachers")
+    if result.epsilon:
+        notes.append(f"ε {round_up(result.epsilon)}")
+    return ", ".join(notes)

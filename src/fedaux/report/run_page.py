@@ -31,7 +31,7 @@ from fedaux.report.model_pages import MAX_LISTED, class_figures
 from fedaux.report.page import Figure, Section, Tile, TopExamples, write_page
 from fedaux.report.svg import tone
 from fedaux.report.tables import MISSING, Table
-from fedaux.report.terminal import format_bytes, format_seconds, plural
+from fedaux.report.terminal import format_bytes, format_percent, format_seconds, plural
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
@@ -222,7 +222,7 @@ def write_run_report(
         f"{find_method(config.method).label} on {config.data.source}",
         describe_setting(config),
         tiles(run),
-        [section for section in sections if section is not None],
+        sections,
         formats=formats,
         warnings=run.result.warnings,
     )
@@ -233,10 +233,11 @@ def describe_setting(config: Config) -> str:
     partition = config.data.partition
     spreads = {"dirichlet": f"Dirichlet α = {config.data.alpha:g}", "own": "real sites"}
     rounds = f"each of {config.rounds} rounds" if config.rounds > 1 else "one round"
+    networks = ", ".join(spec.label for spec in config.prototypes)
     words = [
         f"{plural(clients, 'client')}, {spreads.get(partition, partition)}",
         f"{config.fraction:.0%} of them in {rounds}",
-        ", ".join(spec.label for spec in config.prototypes),
+        networks,
     ]
     if config.data.validation_fraction:
         words.append("tested on validation records")
@@ -246,7 +247,7 @@ def describe_setting(config: Config) -> str:
 
 def tiles(run: RunFacts) -> list[Tile]:
     rounds = run.state.round
-    accuracy = f"{100 * run.result.accuracy:.1f} %"
+    accuracy = format_percent(run.result.accuracy)
     shown = [Tile(accuracy, f"test accuracy after round {rounds}")]
     last = run.history[-1]
     balanced = last.mean_metric("balanced_accuracy")
@@ -254,10 +255,10 @@ def tiles(run: RunFacts) -> list[Tile]:
     if balanced is not None and majority is not None:
         words = (
             "balanced accuracy; the commonest class alone has accuracy "
-            f"{100 * majority:.1f} %"
+            f"{format_percent(majority)}"
         )
         warn = bool(run.result.warning)
-        shown.append(Tile(f"{100 * balanced:.1f} %", words, warn=warn))
+        shown.append(Tile(format_percent(balanced), words, warn=warn))
     shown.append(_privacy_tile(run))
     duration = format_seconds(seconds(run.state))
     shown.append(Tile(duration, f"for {plural(rounds, 'round')}"))
@@ -332,7 +333,7 @@ def _metrics_table(last: RoundResult) -> Table | None:
         return None
     rows: list[tuple[str, ...]] = []
     for label, metrics in last.metrics.items():
-        accuracy = f"{100 * last.accuracy[label]:.1f} %"
+        accuracy = format_percent(last.accuracy[label])
         cells = [_percent(metrics.get(name)) for name in names]
         rows.append((label, accuracy, *cells))
     titles = [METRIC_NAMES[name] for name in names]
@@ -387,7 +388,7 @@ def _expected_figure(expected: Mapping[str, float]) -> Figure:
         "What each client can expect of the student on its own mix of classes, worst "
         "first."
     )
-    bars = [(name, accuracy, _percent(accuracy)) for name, accuracy in worst]
+    bars = [(name, accuracy, format_percent(accuracy)) for name, accuracy in worst]
     return Figure(Bars(bars), caption)
 
 
@@ -512,4 +513,4 @@ def settings_section(words: str, config: Config) -> Section:
 
 
 def _percent(share: float | None) -> str:
-    return MISSING if share is None else f"{100 * share:.1f} %"
+    return MISSING if share is None else format_percent(share)

@@ -38,15 +38,10 @@ class Difference:
 
     def cells(self) -> tuple[str, ...]:
         """For a table of text, in points of per cent."""
-        low, high = 100 * self.low, 100 * self.high
-        shown = "< 0.001" if self.corrected < 0.001 else f"{self.corrected:.3f}"
-        return (
-            self.arm,
-            f"{100 * self.mean:+.1f}",
-            f"{low:+.1f} to {high:+.1f}",
-            shown,
-            str(self.seeds),
-        )
+        mean = f"{100 * self.mean:+.1f}"
+        between = f"{100 * self.low:+.1f} to {100 * self.high:+.1f}"
+        p = "< 0.001" if self.corrected < 0.001 else f"{self.corrected:.3f}"
+        return (self.arm, mean, between, p, str(self.seeds))
 
 
 HEADER = ("difference, in points", "mean", "95 % interval", "p, corrected", "seeds")

@@ -77,13 +77,13 @@ class Svg:
         width = round(self.width) + 2 * _MARGIN
         height = round(self.height) + 2 * _MARGIN + head
         size = f'width="{width}" height="{height}"'
+        box = f"{-_MARGIN} {top} {width} {height}"
+        paper = f'<rect class="paper" x="{-_MARGIN}" y="{top}" {size}/>'
         words = Drawing()
         words.text(0, -24, title, "title")
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
-            f'viewBox="{-_MARGIN} {top} {width} {height}"><style>{style}</style>'
-            f'<rect class="paper" x="{-_MARGIN}" y="{top}" {size}/>'
-            f"{words.body}{self.body}</svg>"
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="{box}">'
+            f"<style>{style}</style>{paper}{words.body}{self.body}</svg>"
         )
 
 

@@ -83,12 +83,11 @@ def latex(table: Table, caption: str, notes: str = "", label: str = "") -> str:
     lines += [f"\\begin{{tabular}}{{{columns}}}", r"\toprule"]
     lines.append(" & ".join(map(escape, table.header)) + r" \\")
     lines.append(r"\midrule")
-    for i, (name, *texts) in enumerate(table.rows):
-        cells = [
-            _latex_number(number, table.is_best(i, j))
-            for j, number in enumerate(texts, 1)
-        ]
-        lines.append(" & ".join([escape(name), *cells]) + r" \\")
+    for i, (name, *numbers) in enumerate(table.rows):
+        cells = [escape(name)]
+        for j, number in enumerate(numbers, 1):
+            cells.append(_latex_number(number, table.is_best(i, j)))
+        lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
     if notes:
         lines += [r"\par\smallskip", f"{{\\footnotesize {escape(notes)}\\par}}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from rich.console import Console
 from rich.table import Table
 
 
@@ -20,25 +21,32 @@ def results_table(
     table = Table(title=title, title_justify="left", header_style="bold")
     for i, name in enumerate(header):
         table.add_column(name, justify="left" if i in text_columns else "right")
-    for i, row in enumerate(rows):
-        bold = (False, *best[i]) if best else [False] * len(row)
-        table.add_row(
-            *(
-                f"[bold]{cell}[/bold]" if one else cell
-                for cell, one in zip(row, bold, strict=True)
-            )
-        )
+    for i, (label, *cells) in enumerate(rows):
+        if best:
+            cells = [
+                f"[bold]{cell}[/bold]" if bold else cell
+                for cell, bold in zip(cells, best[i], strict=True)
+            ]
+        table.add_row(label, *cells)
     return table
+
+
+def print_plainly(console: Console, words: str) -> None:
+    """Print a line as it stands: no markup, no colours, no line breaks."""
+    console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
     """`1 seed`, `3 seeds`, `1,200 records`; `nouns` where an s is not enough."""
-    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {nouns or noun + 's'}"
 
 
 def sparkline(values: Sequence[float]) -> str:
     """Values between 0 and 1 as block characters."""
-    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * value))] for value in values)
+    heights = [min(7, int(8 * value)) for value in values]
+    return "".join("▁▂▃▄▅▆▇█"[height] for height in heights)
 
 
 def format_seconds(seconds: float) -> str:
@@ -48,11 +56,20 @@ def format_seconds(seconds: float) -> str:
         return f"{whole} s"
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    if hours:
+        return f"{hours}:{minutes:02}:{rest:02}"
+    return f"{minutes}:{rest:02}"
+
+
+def format_percent(share: float) -> str:
+    """`81.3 %`."""
+    return f"{100 * share:.1f} %"
 
 
 def format_bytes(count: float) -> str:
     """`840 kB`, `12.3 MB`, `4.56 GB`."""
     if count < 1e6:
         return f"{count / 1e3:.0f} kB"
-    return f"{count / 1e6:.1f} MB" if count < 1e9 else f"{count / 1e9:.2f} GB"
+    if count < 1e9:
+        return f"{count / 1e6:.1f} MB"
+    return f"{count / 1e9:.2f} GB"

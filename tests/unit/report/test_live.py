@@ -169,7 +169,7 @@ def test_rounds_are_estimated_from_rounds_and_not_from_the_preparation() -> None
         live.on_progress(OrdersSent("train", number, ("a",), 0))
         now[0] += 6.0
         live.on_progress(RoundFinished(replace(RESULT, round=number), 10, ""))
-    left = live._tasks["", "rounds"].time_remaining
+    left = live.bars.find("", "rounds").time_remaining
     assert left == pytest.approx(8 * 6.0, abs=7)
 
 
