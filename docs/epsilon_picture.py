@@ -7,11 +7,13 @@ studies.encoders` have measured.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedaux.report.charts import Line, LineChart
 from fedaux.report.svg import tone
+from fedaux.report.terminal import plural
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "studies" / "results"
@@ -34,52 +36,51 @@ SPOKEN = """<title>Accuracy against ε</title>
 
 
 def main() -> None:
-    heads = json.loads(
-        (RESULTS / "secure-sums-published.json").read_text(encoding="utf-8")
-    )
-    cells = json.loads((RESULTS / "heads-published.json").read_text(encoding="utf-8"))[
-        "cells"
-    ]
-
-    def private(arm: str) -> list[float]:
-        each = [
-            [
-                value[0]
-                for key, value in heads.items()
-                if key.startswith(f"{arm}|{e:g}|")
-            ]
-            for e in EPSILONS
-        ]
-        return [float(np.mean(values)) for values in each]
-
-    def unprotected(arm: str, rounds: int) -> float:
-        return float(
-            np.mean(
-                [
-                    cell["curve"][rounds - 1]
-                    for key, cell in cells.items()
-                    if f"{CASE}|{arm}|" in key
-                ]
-            )
-        )
-
-    lines = [
-        Line(label, private(arm), f"{tone(i)} m0", best=i == 0)
-        for i, (arm, label) in enumerate(HEADS.items())
-    ]
-    for i, (arm, rounds) in enumerate(FLAT, len(HEADS)):
-        label = (
-            f"{arm.removesuffix('+P')}, {rounds} round{'s' * (rounds > 1)}, unprotected"
-        )
-        lines.append(
-            Line(label, [unprotected(arm, rounds)] * len(EPSILONS), tone(i), thin=True)
-        )
-    values = [f"{epsilon:g}" for epsilon in EPSILONS]
+    lines = _private_lines() + _unprotected_lines()
     chart = LineChart(
-        lines, "ε", "test accuracy, CIFAR-10", top=1.0, percent=True, x_values=values
+        lines,
+        "ε",
+        "test accuracy, CIFAR-10",
+        top=1.0,
+        percent=True,
+        x_values=[f"{epsilon:g}" for epsilon in EPSILONS],
     )
-    text = chart.svg().standalone().replace("<style>", f"{SPOKEN}<style>", 1)
-    (DOCS / "images" / "epsilon.svg").write_text(text, encoding="utf-8")
+    drawing = chart.svg().standalone()
+    spoken = drawing.replace("<style>", f"{SPOKEN}<style>", 1)
+    (DOCS / "images" / "epsilon.svg").write_text(spoken, encoding="utf-8")
+
+
+def _private_lines() -> list[Line]:
+    """A curve for each way to add noise."""
+    heads = _read("secure-sums-published.json")
+    lines: list[Line] = []
+    for i, (arm, label) in enumerate(HEADS.items()):
+        means: list[float] = []
+        for epsilon in EPSILONS:
+            prefix = f"{arm}|{epsilon:g}|"
+            draws = [draw[0] for key, draw in heads.items() if key.startswith(prefix)]
+            means.append(float(np.mean(draws)))
+        lines.append(Line(label, means, f"{tone(i)} m0", best=i == 0))
+    return lines
+
+
+def _unprotected_lines() -> list[Line]:
+    """A level line for each method without protection."""
+    cells = _read("heads-published.json")["cells"]
+    lines: list[Line] = []
+    for i, (arm, rounds) in enumerate(FLAT, len(HEADS)):
+        runs = [cell for key, cell in cells.items() if f"{CASE}|{arm}|" in key]
+        accuracy = float(np.mean([run["curve"][rounds - 1] for run in runs]))
+        method = arm.removesuffix("+P")
+        label = f"{method}, {plural(rounds, 'round')}, unprotected"
+        level = [accuracy] * len(EPSILONS)
+        lines.append(Line(label, level, tone(i), thin=True))
+    return lines
+
+
+def _read(name: str) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((RESULTS / name).read_text(encoding="utf-8"))
+    return results
 
 
 if __name__ == "__main__":
