@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.client.features import PrivateFeatureCache
 from fedaux.core.io import cache_folder, write_atomically
 from fedaux.core.rng import numpy_stream
 from fedaux.data.federated import open_data
 from fedaux.data.records import is_image
 from fedaux.privacy.mechanism import unit_rows
 from fedaux.report.tables import markdown
-from fedaux.scoring.features import H0, FeatureCache
+from fedaux.scoring.features import H0
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server
 from fedaux.sweeps.results import SweepResult
@@ -128,7 +129,7 @@ def _private(h0: H0) -> H0:
     """The same extractor for private records, whose features clients have computed
     already.
     """
-    return H0(h0.spec, h0.module, h0.arrays, FeatureCache(cache_folder(), private=True))
+    return H0(h0.spec, h0.module, h0.arrays, PrivateFeatureCache(cache_folder()))
 
 
 def tiled(

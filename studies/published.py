@@ -18,6 +18,7 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.client.features import PrivateFeatureCache
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.io import cache_folder
 from fedaux.core.rng import numpy_stream
@@ -36,7 +37,7 @@ from fedaux.models import build, flatten_state
 from fedaux.models.registry import standardisation
 from fedaux.privacy.mechanism import analytic_multiplier
 from fedaux.report.tables import markdown
-from fedaux.scoring.features import FeatureCache, extractor_hash
+from fedaux.scoring.features import extractor_hash
 from studies.sources import cifar10, tinyimagenet
 
 SPEC = PrototypeSpec("efficientnet-lite0")
@@ -58,9 +59,7 @@ def features(records: Records) -> Rows:
     module.restore()  # type: ignore[operator]
     key = extractor_hash(flatten_state(module), SPEC.to_json())
     return np.asarray(
-        FeatureCache(cache_folder(), private=True).features(
-            key, records, lambda: module
-        ),
+        PrivateFeatureCache(cache_folder()).features(key, records, lambda: module),
         np.float64,
     )
 

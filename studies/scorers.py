@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedaux.client.features import PrivateFeatureCache
 from fedaux.client.summaries import summarise
 from fedaux.client.training import train_local
 from fedaux.config.schema import Config
@@ -39,7 +40,7 @@ from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.mechanism import release
 from fedaux.scoring.base import PublicScorer, Reference
 from fedaux.scoring.embedding import ClassEmbeddingScorer
-from fedaux.scoring.features import H0, FeatureCache
+from fedaux.scoring.features import H0
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import teacher_weights
 from fedaux.server.analytic_round import set_head
@@ -91,7 +92,7 @@ class Setting:
             spec,
             model.features,
             flatten_state(model.features),
-            FeatureCache(cache_folder(), private=True),
+            PrivateFeatureCache(cache_folder()),
         )
         self.test = h0.features(self.data.test)
         aux = h0.features(self.data.aux)

@@ -35,6 +35,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from fedaux.client.features import PrivateFeatureCache
 from fedaux.client.summaries import summarise
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
@@ -102,9 +103,9 @@ class Setting:
         h0 = H0(spec, module, flatten_state(module), FeatureCache(cache_folder()))
         negatives = h0.features(data.aux).take(server.public.split.negatives).gather()
         test = h0.features(data.test)
-        private = replace(
-            h0, cache=FeatureCache(cache_folder(), private=True)
-        ).features(data.private)
+        private = replace(h0, cache=PrivateFeatureCache(cache_folder())).features(
+            data.private
+        )
         assert data.private.rows is not None
         own = (private.gather(), private.labels, data.private.rows)
         return cls(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedaux.client.features import private_outputs
 from fedaux.client.summaries import summarise
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
@@ -20,7 +21,6 @@ from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
 from fedaux.privacy.mechanism import GRID
 from fedaux.privacy.module_validation import UnsupportedModuleError, per_record_safe
 from fedaux.scoring.embedding import ClassEmbeddingScorer
-from fedaux.scoring.features import private_outputs
 from helpers.networks import IMAGES, TEXTS, image_network, text_network
 from helpers.odd_rows import PICTURES, ROWS, TEXT_ROWS, keeps_its_bits
 

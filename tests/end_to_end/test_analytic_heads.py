@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from fedaux import Config, run
+from fedaux.client.features import private_outputs
+from fedaux.client.sums import sum_features
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig, PretrainConfig, PrivacyConfig
 from fedaux.core.failures import Failure, Refusal
@@ -17,10 +19,9 @@ from fedaux.data.records import Records
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.messages import Sums
-from fedaux.methods.analytic_heads import FeatureMoments, Ridge
+from fedaux.methods.analytic_heads import Ridge
 from fedaux.models import HeadFeatures
 from fedaux.runs.runner import in_process
-from fedaux.scoring.features import private_outputs
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import make_server
 
@@ -71,7 +72,7 @@ def test_any_split_gives_the_head_of_the_pooled_records(
         private_outputs(server.public.h0[SPEC.label]._load(), private), private.labels
     )
     central = Ridge().head(
-        FeatureMoments.of(mapped, features, 10, "moments"), lambda: np.eye(16)
+        sum_features(mapped, features, 10, "moments"), lambda: np.eye(16)
     )
     pooled = np.append(central.weight.ravel(), central.bias)
     for head in heads.values():

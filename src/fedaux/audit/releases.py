@@ -13,13 +13,13 @@ import numpy as np
 from fedaux.audit.own_site import OwnSite
 from fedaux.audit.result import AttackResult
 from fedaux.audit.site import AuditedSite, compare_releases, refused
+from fedaux.client.features import private_outputs
 from fedaux.flower.federation import read_reply
 from fedaux.messages import Order, PrepareOrder, Release, Update
 from fedaux.models import build
 from fedaux.privacy.accounting import Mechanism, total_epsilon
 from fedaux.privacy.module_validation import UnsupportedModuleError, validate_module
 from fedaux.privacy.per_record import ImpureModuleError
-from fedaux.scoring.features import private_outputs
 
 # (type of the public map's numbers, the number that fills it)
 ODD_MAPS = (

@@ -24,6 +24,7 @@ from fedaux.client.loading import load_features, load_mapped, load_records, load
 from fedaux.client.releases import Releases
 from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
+from fedaux.client.sums import statistics
 from fedaux.client.teaching import prepare_teaching
 from fedaux.client.training import (
     ClientTask,
@@ -205,7 +206,7 @@ def summed_features(order: SumsOrder, site: Site) -> tuple[Arrays, int]:
     """
     features, records = load_mapped(order, site)
     hooks = analytic_hooks(site.config)
-    summed = hooks.summarise(features, labelled(records), order.classes, order.sends)
+    summed = statistics(hooks, features, labelled(records), order.classes, order.sends)
     return summed.to_arrays(), public_size(records, site.config.privacy)
 
 

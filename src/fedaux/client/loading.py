@@ -10,6 +10,7 @@ from typing import cast
 
 from torch import nn
 
+from fedaux.client.features import PrivateFeatureCache
 from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.arrays import Arrays, fingerprint_arrays
@@ -30,7 +31,7 @@ from fedaux.models import (
 )
 from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import Rows
-from fedaux.scoring.features import FeatureCache, extractor_hash
+from fedaux.scoring.features import extractor_hash
 
 # files of a site's features: a server can name another extractor in every order
 FEATURES_KEPT = 8
@@ -123,7 +124,7 @@ def load_features(order: DataOrder, site: Site) -> Rows:
 
 def features_of(order: DataOrder, site: Site, records: Records) -> Rows:
     folder = site.feature_folder(order.client)
-    cache = FeatureCache(folder, private=True)
+    cache = PrivateFeatureCache(folder)
     features = cache.features(
         order.h0, records, lambda: ordered_extractor(order, order.h0, records.shape)
     )

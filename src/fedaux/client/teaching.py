@@ -27,9 +27,9 @@ from fedaux.methods.contribution import Ensemble
 from fedaux.methods.teachers import own_weights as logit_weights
 from fedaux.methods.teachers import teacher_logits
 from fedaux.models.inference import transform_rows
-from fedaux.scoring.base import PortableScorer
+from fedaux.scoring.base import PortableScorer, Vector
 from fedaux.scoring.features import FeatureCache
-from fedaux.scoring.pooled import own_fit, split_fit
+from fedaux.scoring.pooled import split_fit
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.registry import make_scorer
 from fedaux.scoring.teacher_weights import client_weights
@@ -90,6 +90,23 @@ def own_weights(
         shared, pooled = split_fit(order.fit)
         own = own_fit(pooled, shared["records"], load_records(site, order).labels)
     return client_weights(scorer, teaching.weights, embedded, shared, own)
+
+
+def own_fit(pooled: Arrays, records: Vector, labels: NDArray[np.int64]) -> Arrays:
+    """Return a client's own fit: its own classes and size in place of those of all
+    clients.
+
+    Args:
+        pooled: The fit of the pooled release.
+        records: Of each class, at all clients, as the pooled release says.
+        labels: Of the client's own records.
+    """
+    counts = np.bincount(labels[labels >= 0], minlength=len(records)).astype(np.float64)
+    total = max(counts.sum(), 1.0)
+    return {
+        "shares": counts / total,
+        "offset": pooled["offset"] + np.log(total / records.sum()),
+    }
 
 
 def ordered_public_data(config: Config, teaching: Teaching) -> PublicData:

@@ -18,6 +18,7 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 from fedaux.client.answers import AnswerStore
+from fedaux.client.features import private_outputs
 from fedaux.client.loading import load_ordered
 from fedaux.client.releases import Releases
 from fedaux.config.sections import PrivacyConfig
@@ -29,7 +30,6 @@ from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor, UserRecords
 from fedaux.messages import PrepareOrder
 from fedaux.models.inference import Rows
-from fedaux.scoring.features import private_outputs
 
 
 def add_release_handler(

@@ -39,7 +39,6 @@ if TYPE_CHECKING:  # PyTorch, which a method's name must not wait for
 # λ per record, in units of the features' mean variance
 PENALTIES = np.logspace(-6, 2, 65)
 SUM_BITS = 26  # 1.5e-8 a step; room for sums up to 7e10
-_BLOCK = 2048  # rows at a time in double precision
 
 Matrix = NDArray[np.float64]
 PublicCovariance = Callable[[], Matrix]  # of ψ over D⁻, (D, D)
@@ -65,11 +64,11 @@ class AnalyticHead(Hooks):
 
     def summarise(
         self, features: HeadFeatures, records: Records, classes: int, sends: str
-    ) -> Statistics:
+    ) -> Statistics | None:
         """Return what a client sends of its labelled records, whose rows are h0's
-        features.
+        features; None: the sums that `sends` names (`client.sums`).
         """
-        return FeatureSums.of(FeatureMoments.of(features, records, classes, sends))
+        return None
 
     def read(self, arrays: Arrays) -> Statistics:
         """Return what one client or several have sent."""
@@ -252,38 +251,6 @@ class FeatureMoments:
     moments: Matrix | None = None  # Σ ψψᵀ over all records, (D, D)
     # the same over the records of each class, (C, D, D)
     class_moments: Matrix | None = None
-
-    @classmethod
-    def of(
-        cls, features: HeadFeatures, records: Records, classes: int, sends: str
-    ) -> Self:
-        """Sum up labelled records whose rows are h0's features; `sends` is that of
-        `Method`.
-        """
-        import torch
-
-        labels, width = records.labels, features.width
-        class_sums, counts = (
-            np.zeros((classes, width)),
-            np.bincount(labels, minlength=classes).astype(np.float64),
-        )
-        parts = {"moments": 1, "moments-per-class": classes}.get(sends, 0)
-        moments = np.zeros((parts, width, width))
-        for rows in records.blocks(_BLOCK):
-            with torch.inference_mode():
-                psi = features(records.batch(rows)).double().numpy()
-            # `FeatureSums` refuses what is not finite
-            with np.errstate(over="ignore", invalid="ignore"):
-                class_sums += np.eye(classes)[labels[rows]].T @ psi
-                for part in range(parts):
-                    own = psi if parts == 1 else psi[labels[rows] == part]
-                    moments[part] += own.T @ own
-        return cls(
-            class_sums,
-            counts,
-            moments.sum(axis=0) if parts else None,
-            moments if parts > 1 else None,
-        )
 
     @property
     def records(self) -> float:

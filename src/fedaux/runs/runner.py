@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
+from fedaux.client.features import PrivateFeatureCache
 from fedaux.config.methods import Method
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
@@ -48,7 +49,7 @@ from fedaux.runs.planner import Planner
 from fedaux.runs.reporting import ReportingFederation, reporting
 from fedaux.runs.result import Result
 from fedaux.scoring.base import bound_function
-from fedaux.scoring.features import H0, FeatureCache
+from fedaux.scoring.features import H0
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state, pretrain_extractor
 from fedaux.server.regions import RegionError, Regions, RegionSpec
@@ -304,9 +305,7 @@ def probe(
             if kind == "pre-trained":
                 pretrain_extractor(server, spec)
             report = partial(server.report_features, spec.label)
-            features = FeatureCache(
-                cache or cache_folder(), private=True, on_progress=report
-            )
+            features = PrivateFeatureCache(cache or cache_folder(), on_progress=report)
             h0 = H0(spec, model.features, flatten_state(model.features), features)
             found[f"{spec.label}, {kind}"] = linear_probe(
                 h0.features(data.private), h0.features(data.test)

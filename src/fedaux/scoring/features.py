@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.arrays import Arrays, fingerprint_arrays
-from fedaux.data.fingerprints import fingerprint_array, fingerprint_records
+from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.records import Records
 from fedaux.models import load_state
 from fedaux.models.compute import compute_of
@@ -25,16 +25,7 @@ from fedaux.models.inference import (
     Rows,
     predict,
     predict_batches,
-    stack_blocks,
 )
-from fedaux.privacy import per_record
-
-_PER_RECORD = "alone-1-"  # version of the per-record computation, part of the file name
-
-
-def private_outputs(module: nn.Module, records: Records) -> Rows:
-    """Features of private records: each passes the network alone."""
-    return stack_blocks(per_record.outputs(module, records), len(records))
 
 
 @lru_cache(maxsize=8)
@@ -47,56 +38,50 @@ def _mapped(path: Path, written: int) -> Rows:
 
 
 class FeatureCache:
-    """Memory-mapped features. The name of a file is a hash of the extractor and of the
-    records.
+    """Memory-mapped features of public records. The name of a file is a hash of the
+    extractor and of the records.
 
-    Features of private records are private: give them a folder of the client's own and
-    `private=True`. Each is then computed alone, to the bit a function of its own
-    record, by a validated network.
+    Features of private records are in `client.features.PrivateFeatureCache`.
     """
+
+    folder_mode = 0o755
+    file_mode = 0o644
 
     def __init__(
         self,
         folder: Path,
-        private: bool = False,
         on_progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
-        self.folder, self.private, self.on_progress = folder, private, on_progress
+        self.folder = folder
+        self.on_progress = on_progress
 
     def features(
         self, extractor: str, records: Records, module: Callable[[], nn.Module]
     ) -> Rows:
         """Features of the records under the extractor with this hash; `module()` is
         called only if they are missing.
-
-        Simulated clients are parts of one pool. As a private row depends on its own
-        record only, the pool is computed once for all of them, however it is split.
         """
-        if self.private and records.rows is not None:
-            return np.asarray(
-                self.features(extractor, Records(records.x), module)[records.rows]
-            )
-        key = (
-            _PER_RECORD + fingerprint_array(records.x, extractor)
-            if self.private
-            else fingerprint_records(records, extractor)
-        )
-        path = self.folder / f"features-{key}.npy"
+        path = self.folder / f"features-{self.key(extractor, records)}.npy"
         if not path.is_file():
-            self.folder.mkdir(
-                parents=True, exist_ok=True, mode=0o700 if self.private else 0o755
-            )
+            self.folder.mkdir(parents=True, exist_ok=True, mode=self.folder_mode)
             self._write(path, module(), records)
         return _mapped(path, path.stat().st_mtime_ns)
 
+    def key(self, extractor: str, records: Records) -> str:
+        return fingerprint_records(records, extractor)
+
+    def outputs(
+        self, module: nn.Module, records: Records
+    ) -> Iterable[tuple[slice, Rows]]:
+        return predict_batches(module, records)
+
     def _write(self, path: Path, module: nn.Module, records: Records) -> None:
         """Atomic write, block by block: a full disk is an error, not half a file."""
-        outputs = per_record.outputs if self.private else predict_batches
         # readable by its owner only
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                for rows, block in outputs(module, records):
+                for rows, block in self.outputs(module, records):
                     if rows.start == 0:
                         shape = (len(records), block.shape[1])
                         npy.write_array_header_1_0(
@@ -105,7 +90,7 @@ class FeatureCache:
                         )
                     file.write(np.ascontiguousarray(block, np.float32).data)
                     self.on_progress(rows.stop, len(records))
-                os.fchmod(file.fileno(), 0o600 if self.private else 0o644)
+                os.fchmod(file.fileno(), self.file_mode)
             Path(temporary).replace(path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from fedaux.core.arrays import Arrays
 from fedaux.core.errors import SettingsError
 from fedaux.messages import Release
 from fedaux.privacy.mechanism import Summary, as_release, noise_scale
-from fedaux.scoring.base import PublicScorer, Vector
+from fedaux.scoring.base import PublicScorer
 
 _POOLED = "pooled."
 
@@ -100,20 +100,3 @@ def split_fit(fit: Arrays) -> tuple[Arrays, Arrays]:
         name: values for name, values in fit.items() if not name.startswith(_POOLED)
     }
     return shared, pooled
-
-
-def own_fit(pooled: Arrays, records: Vector, labels: NDArray[np.int64]) -> Arrays:
-    """Return a client's own fit: its own classes and size in place of those of all
-    clients.
-
-    Args:
-        pooled: The fit of the pooled release.
-        records: Of each class, at all clients, as the pooled release says.
-        labels: Of the client's own records.
-    """
-    counts = np.bincount(labels[labels >= 0], minlength=len(records)).astype(np.float64)
-    total = max(counts.sum(), 1.0)
-    return {
-        "shares": counts / total,
-        "offset": pooled["offset"] + np.log(total / records.sum()),
-    }

@@ -541,7 +541,7 @@ class Talkative:
         ("fedaux.client.releases.make_scorer", lambda *_: Talkative()),
         ("fedaux.client.summaries.class_sums", fail),
         ("fedaux.privacy.mechanism.Summary.__post_init__", fail),
-        ("fedaux.scoring.features.per_record.outputs", fail),
+        ("fedaux.client.features.per_record.outputs", fail),
         ("fedaux.client.releases.release", fail),
         ("fedaux.client.loading.load_records", fail),
         ("fedaux.privacy.mechanism.add_noise", fail),

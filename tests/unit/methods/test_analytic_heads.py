@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
+from fedaux.client.sums import sum_features
 from fedaux.config.methods import allowed_sums
 from fedaux.config.parsing import ConfigError
 from fedaux.data.records import Records
@@ -202,7 +203,7 @@ def parts(records: Records) -> list[Records]:
 @pytest.mark.parametrize("random", [0, 12])
 def test_they_are_sums_over_records(random: int) -> None:
     features = mapped(random)
-    sums = FeatureMoments.of(features, RECORDS, CLASSES + 1, "moments-per-class")
+    sums = sum_features(features, RECORDS, CLASSES + 1, "moments-per-class")
     rows = features(torch.from_numpy(RECORDS.x)).double().numpy()
     assert sums.class_moments is not None
     assert np.allclose(sums.moments, sum(np.outer(row, row) for row in rows))
@@ -217,9 +218,9 @@ def test_they_are_sums_over_records(random: int) -> None:
 
 @pytest.mark.parametrize("sends", allowed_sums("moments-per-class"))
 def test_clients_add_up_to_the_pool(sends: str) -> None:
-    whole = FeatureMoments.of(mapped(), RECORDS, CLASSES + 1, sends)
+    whole = sum_features(mapped(), RECORDS, CLASSES + 1, sends)
     each = [
-        FeatureSums.of(FeatureMoments.of(mapped(), part, CLASSES + 1, sends))
+        FeatureSums.of(sum_features(mapped(), part, CLASSES + 1, sends))
         for part in parts(RECORDS)
     ]
     totals = [(a + b + c).to_arrays() for a, b, c in permutations(each)]
@@ -246,7 +247,7 @@ def test_what_cannot_be_summed_raises(value: float) -> None:
     bad[7, 1] = value
     with pytest.raises(ValueError, match="refused"):
         FeatureSums.of(
-            FeatureMoments.of(
+            sum_features(
                 HeadFeatures(WIDTH), Records(bad, RECORDS.y), CLASSES + 1, "moments"
             )
         )

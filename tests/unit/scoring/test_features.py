@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedaux.client.features import PrivateFeatureCache
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.records import Records
@@ -44,11 +45,9 @@ def test_features_are_computed_once_and_mapped(tmp_path: Path) -> None:
 
 
 def test_private_features_are_for_their_owner(tmp_path: Path) -> None:
-    for private, mode in ((True, 0o600), (False, 0o644)):
-        folder = tmp_path / str(private)
-        FeatureCache(folder, private).features(
-            "h0", numbers(5), lambda: nn.Linear(4, 3)
-        )
+    for cache, mode in ((PrivateFeatureCache, 0o600), (FeatureCache, 0o644)):
+        folder = tmp_path / cache.__name__
+        cache(folder).features("h0", numbers(5), lambda: nn.Linear(4, 3))
         (file,) = folder.iterdir()
         assert stat.S_IMODE(file.stat().st_mode) == mode
 
@@ -61,9 +60,9 @@ def test_private_features_are_computed_alone_and_by_networks_that_allow_it(
         numbers(40),
         nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 5)),
     )
-    found = FeatureCache(tmp_path, private=True).features("h0", rows, lambda: module)
+    found = PrivateFeatureCache(tmp_path).features("h0", rows, lambda: module)
     for position in (0, 17, 39):
-        (own,) = FeatureCache(tmp_path, private=True).features(
+        (own,) = PrivateFeatureCache(tmp_path).features(
             "h0", rows.take(np.array([position])), lambda: module
         )
         assert np.array_equal(own, found[position])
@@ -72,7 +71,7 @@ def test_private_features_are_computed_alone_and_by_networks_that_allow_it(
     with pytest.raises(
         UnsupportedModuleError, match="0: BatchNorm1d has no running statistics"
     ):
-        FeatureCache(tmp_path, private=True).features("other", rows, lambda: mixing)
+        PrivateFeatureCache(tmp_path).features("other", rows, lambda: mixing)
 
 
 def test_private_features_of_an_older_version_are_not_found(tmp_path: Path) -> None:
@@ -82,9 +81,7 @@ def test_private_features_of_an_older_version_are_not_found(tmp_path: Path) -> N
         tmp_path / f"features-{fingerprint_records(rows, 'h0')}.npy",
         np.zeros((5, 3), np.float32),
     )
-    assert (
-        FeatureCache(tmp_path, private=True).features("h0", rows, lambda: module).any()
-    )
+    assert PrivateFeatureCache(tmp_path).features("h0", rows, lambda: module).any()
     assert not FeatureCache(tmp_path).features("h0", rows, lambda: module).any()
 
 

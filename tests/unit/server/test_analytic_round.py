@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from fedaux.client.sums import sum_features
 from fedaux.core.failures import Failure
 from fedaux.data.records import Records
 from fedaux.messages import Order, Reply, Sums, SumsOrder, TrainOrder
-from fedaux.methods.analytic_heads import FeatureMoments, FeatureSums, Head, Ridge
+from fedaux.methods.analytic_heads import FeatureSums, Head, Ridge
 from fedaux.models import Prototype, load_state
 from fedaux.models.registry import HeadFeatures
 from fedaux.server.analytic_round import head_features, public_covariance, with_head
@@ -48,7 +49,7 @@ def answer(order: Order) -> Reply:
         return honest(order)
     features = HeadFeatures(6, order.random_features)
     features.standardise(order.standardisation)
-    sums = FeatureMoments.of(features, rows(order.client), order.classes, order.sends)
+    sums = sum_features(features, rows(order.client), order.classes, order.sends)
     return Sums(order.client, 20, account(), FeatureSums.of(sums).to_arrays())
 
 
@@ -95,7 +96,7 @@ def test_the_head_is_that_of_all_sums_so_far() -> None:
         np.concatenate([rows(c).labels for c in CLIENTS]),
     )
     expected = Ridge().head(
-        FeatureMoments.of(mapped, pooled, 3, "moments"), lambda: np.eye(6)
+        sum_features(mapped, pooled, 3, "moments"), lambda: np.eye(6)
     )
     found = server.networks.loaded(MLP.label, state.weights[MLP.label])
     assert isinstance(found, Prototype)
