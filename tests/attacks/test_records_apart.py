@@ -14,7 +14,8 @@ from fedaux.client.features import private_outputs
 from fedaux.client.summaries import summarise
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.records import Records
-from fedaux.flower.user_model import UserExtractor, UserRecords
+from fedaux.data.user_rows import UserRecords
+from fedaux.flower.user_model import UserExtractor
 from fedaux.models import linear_head
 from fedaux.models.inference import predict
 from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients

@@ -31,11 +31,11 @@ from fedaux.config.sections import (
 )
 from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.federated import open_data
+from fedaux.data.user_rows import UserRecords
 from fedaux.flower import FedAUX, add_release_handler
 from fedaux.flower.client_app import app as own_app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
-from fedaux.flower.user_model import UserRecords
 from fedaux.models import load_state, registry
 from fedaux.models.optimizer import Optimizer
 from fedaux.privacy.module_validation import per_record_safe

@@ -25,9 +25,10 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import SettingsError
 from fedaux.core.failures import OrderError
 from fedaux.data.records import Records
+from fedaux.data.user_rows import UserRecords
 from fedaux.flower.error_redaction import redact_errors
 from fedaux.flower.serialization import deserialize, make_reply
-from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor, UserRecords
+from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor
 from fedaux.messages import PrepareOrder
 from fedaux.models.inference import Rows
 

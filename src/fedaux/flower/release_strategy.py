@@ -29,9 +29,10 @@ from fedaux.core.io import write_atomically
 from fedaux.core.timing import Costs
 from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.records import Records
+from fedaux.data.user_rows import UserRecords
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.serialization import from_array
-from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor, UserRecords
+from fedaux.flower.user_model import ACTION, FeaturesOf, UserExtractor
 from fedaux.messages import PrepareOrder, Release
 from fedaux.models import flatten_state, load_state
 from fedaux.models.compute import place_by_settings

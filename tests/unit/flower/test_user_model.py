@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from fedaux.core.errors import SettingsError
 from fedaux.data.records import UNDECLARED
+from fedaux.data.user_rows import UserRecords
 from fedaux.flower import FedAUX, input_of
-from fedaux.flower.user_model import UserExtractor, UserRecords
+from fedaux.flower.user_model import UserExtractor
 from fedaux.privacy.module_validation import per_record_safe
 from fedaux.privacy.units import Units
 from helpers.drop_in_app import CLIENTS, make_app, make_grid, net, public
