@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from fedaux.client.features import PrivateFeatureCache
+from fedaux.client.stacked_heads import can_batch_heads
 from fedaux.config.methods import Method
 from fedaux.config.presets import DEMO
 from fedaux.config.schema import Config
@@ -35,7 +36,7 @@ from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import SIMULATED
-from fedaux.flower.stacked_heads import StackedFederation, can_batch_heads
+from fedaux.flower.stacked_heads import StackedFederation
 from fedaux.messages import Federation
 from fedaux.models import flatten_state
 from fedaux.models.pretraining.trainer import linear_probe

@@ -14,6 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedaux.client.kept_state import TrainingSummary
+from fedaux.client.stacked_heads import (
+    HeadTask,
+    StackedClient,
+    can_batch_heads,
+    train_clients,
+    train_heads,
+)
 from fedaux.client.training import ClientTask, gradient_term, train_local
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
@@ -31,14 +38,7 @@ from fedaux.core.rng import torch_stream
 from fedaux.data.records import Records
 from fedaux.flower import stacked_heads
 from fedaux.flower.federation import GridFederation
-from fedaux.flower.stacked_heads import (
-    HeadTask,
-    StackedClient,
-    StackedFederation,
-    can_batch_heads,
-    train_clients,
-    train_heads,
-)
+from fedaux.flower.stacked_heads import StackedFederation
 from fedaux.messages import Reply, TrainOrder, Update
 from fedaux.methods.hooks import Hooks
 from fedaux.models import HeadFeatures, flatten_state, linear_head, load_state
