@@ -91,9 +91,7 @@ def test_an_import_upwards_would_be_found() -> None:
 
 
 def test_client_and_server_know_nothing_of_each_other() -> None:
-    """What touches private records is read in `client` and `privacy` alone; they meet
-    in messages.
-    """
+    """They meet in messages."""
     for room, other in (("client", "server"), ("server", "client")):
         users = [
             path.name
