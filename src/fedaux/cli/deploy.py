@@ -498,7 +498,7 @@ def write_off(
     its owner raises privacy.epsilon_total.
     """
     from fedaux.config.schema import Config
-    from fedaux.deploy.layout import read_env
+    from fedaux.deploy.env import read_env
     from fedaux.privacy.account import BudgetStore, account_folder
     from fedaux.privacy.accounting import round_up
 

@@ -147,7 +147,7 @@ def _plan_text(plan: dict[str, object]) -> str:
 
 def _log(site: Path) -> ApprovalLog:
     from fedaux.client.approvals import ApprovalLog
-    from fedaux.deploy.layout import read_env
+    from fedaux.deploy.env import read_env
 
     read_env(site / "site.env")  # or it is no site's folder
     return ApprovalLog(site / "vault")

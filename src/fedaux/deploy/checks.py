@@ -31,7 +31,7 @@ from fedaux.core.versions import package_versions, versions_text
 from fedaux.data.federated import class_names, read_private
 from fedaux.data.records import UNDECLARED, Records
 from fedaux.deploy.certificates import load_key, public_key_bytes
-from fedaux.deploy.layout import read_env
+from fedaux.deploy.env import read_env
 from fedaux.deploy.link import ask_health
 from fedaux.deploy.rosters import own_problem
 from fedaux.privacy.account import BudgetStore, account_folder

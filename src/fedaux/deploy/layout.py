@@ -1,7 +1,7 @@
 """`fedaux deploy init`: writes a folder for the server and one for each site, with all
 that they need to start.
 
-Scripts, units and comments are in `templates/`. `read_env` reads back what `site.env`
+Scripts, units and comments are in `templates/`. `deploy.env` reads back what `site.env`
 and `server.env` say.
 """
 
@@ -28,13 +28,14 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, FederationConfig
 from fedaux.config.sends import needed_by
 from fedaux.config.toml import to_commented_toml, toml_value
-from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.deploy.certificates import (
     create_authority,
     generate_key_pair,
     issue_server_certificate,
 )
+from fedaux.deploy.env import DeployError
+from fedaux.deploy.rosters import write_server_roster
 from fedaux.privacy.roster import ROSTER_FILE, write_roster
 
 SERVER_SCRIPTS = (
@@ -49,14 +50,6 @@ MONITORING = ("prometheus.yml", "alerts.yml", "dashboard.json")
 SITE_SCRIPTS = ("supernode.sh", "backup.sh")
 SYSTEM_USER = "fedaux"  # of a deployment that root has written
 TEMPLATES = files("fedaux.deploy") / "templates"
-
-
-class DeployError(FedauxError, ValueError):
-    """A deployment cannot be written with these arguments, or a folder does not hold
-    one.
-    """
-
-    code = Exit.FOLDER
 
 
 @dataclass(frozen=True)
@@ -184,8 +177,6 @@ def init(
 
 def _write_rosters(folder: Path, sites: Sequence[str]) -> None:
     """Pin the roster everywhere, where server and sites are one machine's."""
-    from fedaux.deploy.rosters import write_server_roster
-
     roster = write_server_roster(folder / "server")
     for name in sites:
         write_roster(folder / "sites" / name / "vault" / ROSTER_FILE, roster)
@@ -258,38 +249,6 @@ def _private_folder(folder: Path) -> None:
 
 def _host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def read_env(path: Path, needed: Sequence[str] = ("NAME", "SERVER")) -> dict[str, str]:
-    """Read lines such as SERVER=example.org:8443 from `site.env` or `server.env`, which
-    scripts read as well.
-
-    Args:
-        path: The file.
-        needed: Names without which the file is refused; SERVER must have a port.
-    """
-    if not path.is_file():
-        raise DeployError(
-            f"{path} is not there: name a folder that `fedaux deploy init` has written"
-        )
-    lines = [
-        line.partition("=")
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if not line.startswith("#")
-    ]
-    env = {key.strip(): value.strip().strip("\"'") for key, _, value in lines}
-    missing = [key for key in needed if not env.get(key)]
-    if missing:
-        raise DeployError(
-            f"{path} does not say {', '.join(missing)}: write lines such as "
-            "SERVER=example.org:8443"
-        )
-    if "SERVER" in needed and not env["SERVER"].rpartition(":")[2].isdigit():
-        raise DeployError(
-            f"{path}: SERVER={env['SERVER']} names no port; write "
-            "SERVER=example.org:8443"
-        )
-    return env
 
 
 # Texts, from the files in `templates/`

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.deploy.certificates import node_fingerprint
-from fedaux.deploy.layout import read_env
+from fedaux.deploy.env import read_env
 from fedaux.runs.status import FILE, RunStatus, is_alive
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from fedaux.deploy.certificates import (
     issue_server_certificate,
     node_fingerprint,
 )
-from fedaux.deploy.layout import Address, DeployError, read_env, write_site
+from fedaux.deploy.env import DeployError, read_env
+from fedaux.deploy.layout import Address, write_site
 from fedaux.deploy.link import ControlLink, LinkError
 from fedaux.deploy.rosters import write_server_roster
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from fedaux.core.errors import MissingPackageError
-from fedaux.deploy.layout import DeployError
+from fedaux.deploy.env import DeployError
 from fedaux.deploy.status import State, Status
 
 if TYPE_CHECKING:

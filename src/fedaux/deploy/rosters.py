@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fedaux.core.io import write_atomically
 from fedaux.deploy.certificates import SUM_KEY
-from fedaux.deploy.layout import DeployError, read_env
+from fedaux.deploy.env import DeployError, read_env
 from fedaux.privacy.roster import (
     ROSTER_FILE,
     Roster,

@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 
 from fedaux.config.schema import Config
-from fedaux.deploy.layout import DeployError
+from fedaux.deploy.env import DeployError
 
 
 def parse_paths(words: Sequence[str], sites: Sequence[str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import FedauxError
 from fedaux.core.failures import Refusal
 from fedaux.core.versions import versions_text
-from fedaux.deploy.layout import DeployError
+from fedaux.deploy.env import DeployError
 from fedaux.deploy.link import FlowerRun, LinkError, Node
 from fedaux.report.terminal import format_bytes, format_seconds
 from fedaux.runs.status import RunStatus, SiteRecord, is_alive

@@ -25,7 +25,7 @@ from fedaux.deploy.certificates import (
     generate_key_pair,
     issue_server_certificate,
 )
-from fedaux.deploy.layout import DeployError
+from fedaux.deploy.env import DeployError
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import release_mechanism
 from helpers.accounts import enter, fails

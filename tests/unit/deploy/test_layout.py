@@ -17,13 +17,12 @@ from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, PrivacyConfig
 from fedaux.config.toml import to_commented_toml
+from fedaux.deploy.env import DeployError, read_env
 from fedaux.deploy.layout import (
     Address,
-    DeployError,
     comments,
     demo_config,
     init,
-    read_env,
     server_config,
     site_config,
     site_notes,

@@ -13,7 +13,7 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig
 from fedaux.deploy.certificates import fingerprint, generate_key_pair, node_fingerprint
 from fedaux.deploy.checks import check_records
-from fedaux.deploy.layout import DeployError, read_env
+from fedaux.deploy.env import DeployError, read_env
 from fedaux.deploy.link import LinkError, Node
 from fedaux.deploy.membership import (
     add_site,

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fedaux.core.errors import MissingPackageError
 from fedaux.deploy import layout
-from fedaux.deploy.layout import DeployError
+from fedaux.deploy.env import DeployError
 from fedaux.deploy.metrics import serve
 from fedaux.deploy.status import Status
 from helpers.statuses import NOW, RUNNING

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fedaux.cli import app
 from fedaux.deploy.certificates import generate_key_pair
 from fedaux.deploy.checks import check_roster
-from fedaux.deploy.layout import DeployError
+from fedaux.deploy.env import DeployError
 from fedaux.deploy.link import LinkError
 from fedaux.deploy.membership import add_site, remove_site, rotate_key
 from fedaux.deploy.rosters import compare_roster, install_roster

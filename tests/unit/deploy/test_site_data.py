@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedaux.config.schema import Config
-from fedaux.deploy.layout import DeployError
+from fedaux.deploy.env import DeployError
 from fedaux.deploy.site_data import parse_paths, with_own_data
 from helpers.commands import fedaux
 from helpers.pictures import pictures, save_png

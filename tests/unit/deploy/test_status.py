@@ -19,7 +19,7 @@ from fedaux.core.accounts import Account
 from fedaux.core.failures import NO_ANSWER, Failure
 from fedaux.core.progress import OrdersSent, ReplyReceived, RoundFinished
 from fedaux.core.results import ClientMetrics, RoundResult
-from fedaux.deploy.layout import DeployError
+from fedaux.deploy.env import DeployError
 from fedaux.deploy.link import ControlLink, FlowerRun, LinkError, Node
 from fedaux.deploy.status import (
     SiteStatus,

@@ -1,0 +1,50 @@
+"""What every part of a deployment starts from: its `site.env` and `server.env`, and the
+error of a folder that is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedaux.core.errors import Exit, FedauxError
+
+
+class DeployError(FedauxError, ValueError):
+    """A deployment cannot be written with these arguments, or a folder does not hold
+    one.
+    """
+
+    code = Exit.FOLDER
+
+
+def read_env(path: Path, needed: Sequence[str] = ("NAME", "SERVER")) -> dict[str, str]:
+    """Read lines such as SERVER=example.org:8443 from `site.env` or `server.env`, which
+    scripts read as well.
+
+    Args:
+        path: The file.
+        needed: Names without which the file is refused; SERVER must have a port.
+    """
+    if not path.is_file():
+        raise DeployError(
+            f"{path} is not there: name a folder that `fedaux deploy init` has written"
+        )
+    lines = [
+        line.partition("=")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
+    env = {key.strip(): value.strip().strip("\"'") for key, _, value in lines}
+    missing = [key for key in needed if not env.get(key)]
+    if missing:
+        raise DeployError(
+            f"{path} does not say {', '.join(missing)}: write lines such as "
+            "SERVER=example.org:8443"
+        )
+    if "SERVER" in needed and not env["SERVER"].rpartition(":")[2].isdigit():
+        raise DeployError(
+            f"{path}: SERVER={env['SERVER']} names no port; write "
+            "SERVER=example.org:8443"
+        )
+    return env
