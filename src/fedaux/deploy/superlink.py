@@ -26,6 +26,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -54,7 +56,8 @@ MIN_BODY_RATE = 2**12  # bytes a second
 MAX_BODY = 2**23  # bytes of a request: Flower cuts arrays into objects of 5 MB
 MAX_IN_FLIGHT = 2**24  # bytes of one site's requests that are being read or answered
 # requests of one site at once, and a second in the long run
-REQUEST_BURST, REQUEST_RATE = 200, 20.0
+REQUEST_BURST = 200
+REQUEST_RATE = 20.0
 MAX_DELAY = 10.0  # seconds that a request of a site waits for its turn
 # seconds of nothing but internal errors, after which the server ends, to be started
 # again
@@ -101,26 +104,28 @@ class LimitedListener(socket.socket):
 
     @classmethod
     def of(cls, bound: socket.socket) -> LimitedListener:
-        made = cls(fileno=bound.detach())
-        made.rate = ConnectionRate()
-        made.listen()  # callers wait while the app starts, and are not refused
-        return made
+        listener = cls(fileno=bound.detach())
+        listener.rate = ConnectionRate()
+        listener.listen()  # callers wait while the app starts, and are not refused
+        return listener
 
     def accept(self) -> tuple[socket.socket, Any]:
-        made, address = super().accept()
-        if is_loopback(address[0]) or self.rate.allows(machine(address[0])):
-            return made, address
-        made.close()
+        connection, address = super().accept()
+        host = address[0]
+        if is_loopback(host) or self.rate.allows(machine(host)):
+            return connection, address
+        connection.close()
         # asyncio goes on, at its next turn
-        raise ConnectionAbortedError(f"too many connections from {address[0]}")
+        raise ConnectionAbortedError(f"too many connections from {host}")
 
 
 class ConnectionRate:
     """A token bucket for each machine."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         # tokens, and when they were counted
-        self.clock, self.buckets = clock, dict[str, tuple[float, float]]()
+        self.buckets: dict[str, tuple[float, float]] = {}
 
     def allows(self, machine: str) -> bool:
         # an attacker with this many machines is not stopped by counting each
@@ -148,9 +153,9 @@ class LocalOnlyMiddleware:
         ):
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
-            await PlainTextResponse(
-                "only the fleet API is open to other machines", 403
-            )(scope, receive, send)
+            reason = "only the fleet API is open to other machines"
+            refusal = PlainTextResponse(reason, 403)
+            await refusal(scope, receive, send)
 
 
 def is_public(path: str) -> bool:
@@ -172,11 +177,10 @@ class SiteLimitMiddleware:
     def __init__(
         self, app: ASGIApp, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.app, self.clock = app, clock
-        self.in_flight, self.due = (
-            Counter[tuple[str, bytes]](),
-            dict[tuple[str, bytes], float](),
-        )
+        self.app = app
+        self.clock = clock
+        self.in_flight: Counter[tuple[str, bytes]] = Counter()
+        self.due: dict[tuple[str, bytes], float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith("/v1/fleet/"):
@@ -185,19 +189,18 @@ class SiteLimitMiddleware:
         headers = dict(scope["headers"])
         size = body_size(headers)
         if size is None:
-            await PlainTextResponse(f"a length of at most {MAX_BODY} bytes", 413)(
-                scope, receive, send
-            )
+            refusal = PlainTextResponse(f"a length of at most {MAX_BODY} bytes", 413)
+            await refusal(scope, receive, send)
             return
-        site = (
-            machine((scope.get("client") or ("", 0))[0]),
-            headers.get(PUBLIC_KEY_HEADER, b"")[:200],
-        )
+        address, _ = scope.get("client") or ("", 0)
+        key = headers.get(PUBLIC_KEY_HEADER, b"")[:200]
+        site = (machine(address), key)
         delay = self.delay(site)
         await asyncio.sleep(min(delay, MAX_DELAY))
         if delay > MAX_DELAY or self.in_flight[site] + size > MAX_IN_FLIGHT:
             # which Flower's node tries again
-            await PlainTextResponse("too much at once", 503)(scope, receive, send)
+            refusal = PlainTextResponse("too much at once", 503)
+            await refusal(scope, receive, send)
             return
         self.in_flight[site] += size
         try:
@@ -214,10 +217,9 @@ class SiteLimitMiddleware:
         now = self.clock()
         if len(self.due) > 10_000:
             self.due = {name: due for name, due in self.due.items() if due > now}
-        due = (
-            max(self.due.get(site, 0.0), now - REQUEST_BURST / REQUEST_RATE)
-            + 1 / REQUEST_RATE
-        )
+        # a site that was silent may send a burst at once
+        burst_ago = now - REQUEST_BURST / REQUEST_RATE
+        due = max(self.due.get(site, 0.0), burst_ago) + 1 / REQUEST_RATE
         if due - now <= MAX_DELAY:
             self.due[site] = due
         return max(0.0, due - now)
@@ -241,7 +243,9 @@ class UselessMiddleware:
     def __init__(
         self, app: ASGIApp, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.app, self.clock, self.worked = app, clock, clock()
+        self.app = app
+        self.clock = clock
+        self.worked = clock()  # when it last answered without an internal error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 500
@@ -261,6 +265,43 @@ class UselessMiddleware:
                     os.kill(os.getpid(), signal.SIGTERM)
 
 
+class Phase(Enum):
+    """What a connection waits for."""
+
+    NOTHING = "nothing"  # a request is answered, or the next one has not begun
+    HEADERS = "headers"
+    BODY = "body"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a connection waited for when it was looked at.
+
+    Attributes:
+        phase: What it waited for.
+        newest: Uvicorn's object of the newest request whose headers are there; None
+            before the first. There is another one for every request, so that the same
+            object means the same request.
+        received: The bytes that had come over this connection.
+    """
+
+    phase: Phase
+    newest: object
+    received: int
+
+    def stalled_since(self, before: Waiting) -> bool:
+        """Whether the same is awaited as at an earlier look: headers, or a body of which
+        too little has come.
+        """
+        same_phase = self.phase is before.phase
+        if not same_phase or self.newest is not before.newest:
+            return False
+        if self.phase is Phase.BODY:
+            grown = self.received - before.received
+            return grown < MIN_BODY_RATE * REQUEST_TIMEOUT
+        return self.phase is Phase.HEADERS
+
+
 class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     """Uvicorn's protocol with a cap on connections from one machine, and timeouts for
     idle ones.
@@ -268,15 +309,17 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
     by_machine: ClassVar[Counter[str]] = Counter()
     _peer = ""
-    # bytes of a request whose headers are not all there yet; of everything
-    _head, _received = 0, 0
-    _before: tuple[Any, int] | None = None  # what was being waited for at the last look
+    _head = 0  # bytes of a request whose headers are not all there yet
+    _received = 0  # bytes of everything
+    _last_look = Waiting(Phase.NOTHING, None, 0)
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         name = transport.get_extra_info("peername")
-        address = name[0] if name else ""
+        address = ""
+        if name:
+            address = name[0]
         self._peer = machine(address)
         self.by_machine[self._peer] += 1
         if self._has_too_many(address):
@@ -296,12 +339,14 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         """Uvicorn would read headers without end, and all of a body that has been
         answered already: with a 413, say.
         """
-        request, in_body = self.cycle, self._body_missing()
+        newest = self.cycle
+        in_body = self._body_missing()
         self._received += len(data)
         super().data_received(data)
-        self._head = (
-            0 if in_body or self.cycle is not request else self._head + len(data)
-        )
+        if in_body or self.cycle is not newest:
+            self._head = 0
+        else:
+            self._head += len(data)
         if self._head > MAX_HEAD or (
             self._body_missing() and self.cycle.response_complete
         ):
@@ -316,30 +361,24 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     def _body_missing(self) -> bool:
         return self.cycle is not None and self.cycle.more_body
 
-    def _stalled(self, awaited: tuple[Any, int]) -> bool:
-        """Whether the same is awaited as at the last look: headers, or a body of which
-        too little has come.
-        """
-        if self._before is None or awaited[0] is not self._before[0]:
-            return False
-        grown = awaited[1] - self._before[1]
-        return grown == 0 or (
-            self._before[1] > 0 and 0 < grown < MIN_BODY_RATE * REQUEST_TIMEOUT
-        )
+    def _waiting(self) -> Waiting:
+        if self._body_missing():
+            phase = Phase.BODY
+        elif self.cycle is None or self._head > 0:
+            phase = Phase.HEADERS
+        else:
+            phase = Phase.NOTHING
+        return Waiting(phase, self.cycle, self._received)
 
     def _watch(self) -> None:
         """Close a connection whose request does not arrive: no headers yet, or a body
         that has stopped growing.
         """
-        awaited: tuple[Any, int] | None = None
-        if self._body_missing():
-            awaited = self.cycle, self._received
-        elif self.cycle is None or self._head > 0:
-            awaited = self.cycle, 0
-        if awaited is not None and self._stalled(awaited):
+        waiting = self._waiting()
+        if waiting.stalled_since(self._last_look):
             self.transport.close()
             return
-        self._before = awaited
+        self._last_look = waiting
         self._timer = self.loop.call_later(REQUEST_TIMEOUT, self._watch)
 
 
@@ -364,36 +403,37 @@ def raise_file_limit() -> None:
 
 
 def is_loopback(address: str) -> bool:
-    found = _parsed(address)
-    return found is not None and found.is_loopback
+    parsed = _parsed(address)
+    return parsed is not None and parsed.is_loopback
 
 
 def machine(address: str) -> str:
     """Whom to count: an IPv4 address, or the /64 that an IPv6 machine usually has to
     itself.
     """
-    found = _parsed(address)
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(ipaddress.IPv6Network((int(found), 64), strict=False))
-    return str(found or address)
+    parsed = _parsed(address)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((int(parsed), 64), strict=False))
+    return str(parsed or address)
 
 
 def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return None
-    return getattr(found, "ipv4_mapped", None) or found
+    return getattr(parsed, "ipv4_mapped", None) or parsed
 
 
 def main() -> None:
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
-    flower_patches.add_middleware([Middleware(one) for one in OWN])
+    flower_patches.add_middleware([Middleware(kind) for kind in OWN])
     flower_patches.limit_replies_with(ReplyQuotas)
     flower_patches.serve_superlink_with(serve_checked)
     raise_file_limit()
-    shrink_database(dict(pairwise(sys.argv)).get("--database", ""))
+    options = dict(pairwise(sys.argv))
+    shrink_database(options.get("--database", ""))
     flower_superlink()
 
 

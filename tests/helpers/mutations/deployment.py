@@ -22,7 +22,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from fedaux.deploy import flower_patches, membership, run_control, superlink, supernode
 from fedaux.deploy.link import ControlLink
 from fedaux.deploy.run_control import RunControl
-from fedaux.deploy.superlink import ConnectionRate, LimitedProtocol
+from fedaux.deploy.superlink import ConnectionRate, LimitedProtocol, Phase, Waiting
 from helpers.mutations.registry import fails
 
 RUN_CONTROL = "unit/deploy/test_run_control.py"
@@ -299,7 +299,7 @@ def machine_holds_any_number_of_connections(patch: pytest.MonkeyPatch) -> None:
 )
 def half_open_request_is_waited_for(patch: pytest.MonkeyPatch) -> None:
     """The server waits without end for a request that does not arrive."""
-    patch.setattr(LimitedProtocol, "_stalled", lambda self, awaited: False)
+    patch.setattr(Waiting, "stalled_since", lambda self, before: False)
 
 
 @fails(
@@ -311,12 +311,13 @@ def later_half_open_request_is_waited_for(patch: pytest.MonkeyPatch) -> None:
     """The server gives up a connection's first request that does not arrive, but no
     later one.
     """
-    stalled = LimitedProtocol._stalled
+    stalled_since = Waiting.stalled_since
 
-    def first_request_stalled(self: LimitedProtocol, awaited: tuple[Any, int]) -> bool:
-        return (self.cycle is None or self._body_missing()) and stalled(self, awaited)
+    def first_request_stalled(self: Waiting, before: Waiting) -> bool:
+        first = self.newest is None or self.phase is Phase.BODY
+        return first and stalled_since(self, before)
 
-    patch.setattr(LimitedProtocol, "_stalled", first_request_stalled)
+    patch.setattr(Waiting, "stalled_since", first_request_stalled)
 
 
 @fails(
