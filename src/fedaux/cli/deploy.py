@@ -100,21 +100,22 @@ def init(
     from fedaux.deploy.layout import init as write
     from fedaux.deploy.site_data import parse_paths, with_own_data
 
-    base = Config.load(config) if config else demo_config()
-    sites = list(
-        dict.fromkeys(name for word in data or [] if (name := word.partition("=")[0]))
-    )
-    sites = site or sites or list(base.federation.sites)
-    server, own = with_own_data(base, sites, parse_paths(data or [], sites), test)
-    write(folder, sites, Address(host, port), server, own)
-    readme, script = folder / "README.md", folder / "try-all.sh"
-    facts = {"folder": str(folder), "sites": sites, "readme": str(readme)}
-    tried = (
-        [f"{script} plays the server and all sites on this machine."]
-        if script.exists()
-        else []
-    )
-    print_result(as_json, facts, f"{readme} says what to do next, in order.", *tried)
+    base = demo_config()
+    if config is not None:
+        base = Config.load(config)
+    named = [word.partition("=")[0] for word in data or []]
+    sites = site or list(dict.fromkeys(filter(None, named)))
+    sites = sites or list(base.federation.sites)
+    paths = parse_paths(data or [], sites)
+    server_base, site_bases = with_own_data(base, sites, paths, test)
+    write(folder, sites, Address(host, port), server_base, site_bases)
+    readme = folder / "README.md"
+    script = folder / "try-all.sh"
+    result = {"folder": str(folder), "sites": sites, "readme": str(readme)}
+    lines = [f"{readme} says what to do next, in order."]
+    if script.exists():
+        lines.append(f"{script} plays the server and all sites on this machine.")
+    print_result(as_json, result, *lines)
 
 
 @app.command(epilog=examples("fedaux deploy key hospitals/sites/berlin"))
@@ -132,9 +133,16 @@ def key(
     from fedaux.deploy.certificates import fingerprint, generate_key_pair
 
     public = generate_key_pair(folder, replace)
-    told = fingerprint(public.read_bytes())
-    text = f"Send {public} to the server, and nothing else.\nIts fingerprint, to compare by telephone: {told}"
-    print_result(as_json, {"public_key": str(public), "fingerprint": told}, text)
+    result = {
+        "public_key": str(public),
+        "fingerprint": fingerprint(public.read_bytes()),
+    }
+    print_result(
+        as_json,
+        result,
+        f"Send {public} to the server, and nothing else.",
+        f"Its fingerprint, to compare by telephone: {result['fingerprint']}",
+    )
 
 
 Deployment = Annotated[Path, typer.Argument(help="The folder of the deployment.")]
@@ -168,23 +176,26 @@ def add(
     from fedaux.deploy.membership import add_site
 
     registered = add_site(folder, name, ControlLink(folder / "server"), key)
-    site, told = folder / "sites" / name, fingerprint(key.read_bytes()) if key else ""
+    site = folder / "sites" / name
+    digest = ""
+    if key is not None:
+        digest = fingerprint(key.read_bytes())
     if registered:
-        note = f"Its key is registered: {told}, which is what the site must have read to you"
+        note = f"Its key is registered: {digest}, which is what the site must have read to you"
     elif key:
-        note = f"The server is down: call server/register.sh when it is up, and compare the key: {told}"
+        note = f"The server is down: call server/register.sh when it is up, and compare the key: {digest}"
     else:
         note = (
             f"It makes its key with `fedaux deploy key {name}` and sends key.pub, "
             f"which `fedaux deploy rotate-key {folder} {name} --key key.pub` lets in"
         )
-    facts = {
+    result = {
         "site": name,
         "folder": str(site),
         "registered": registered,
-        "fingerprint": told,
+        "fingerprint": digest,
     }
-    print_result(as_json, facts, f"{site} is for the new site. {note}.")
+    print_result(as_json, result, f"{site} is for the new site. {note}.")
 
 
 @app.command(
@@ -199,20 +210,15 @@ def register(folder: Watched = Path(), as_json: Json = False) -> None:
     from fedaux.deploy.status import server_folder
 
     server = server_folder(folder)
-    found = register_keys(server, ControlLink(server))
-    lines = [
-        f"{name}: {'registered' if new else 'was registered'}, {told}"
-        for name, (told, new) in found.items()
-    ]
-    facts = {
-        "sites": {
-            name: {"fingerprint": told, "new": new}
-            for name, (told, new) in found.items()
-        }
-    }
-    print_result(
-        as_json, facts, "\n".join(lines) or f"there are no keys in {server / 'keys'}"
-    )
+    sites: dict[str, dict[str, object]] = {}
+    lines = []
+    for name, (digest, new) in register_keys(server, ControlLink(server)).items():
+        sites[name] = {"fingerprint": digest, "new": new}
+        verb = "registered" if new else "was registered"
+        lines.append(f"{name}: {verb}, {digest}")
+    if not lines:
+        lines = [f"there are no keys in {server / 'keys'}"]
+    print_result(as_json, {"sites": sites}, "\n".join(lines))
 
 
 @app.command(
@@ -245,11 +251,10 @@ def roster(
             err=True,
         )
     install_roster(site, file)
-    print_result(
-        as_json,
-        vars(change),
-        change.text if yes else f"{site / 'vault'} has the new roster.",
-    )
+    note = f"{site / 'vault'} has the new roster."
+    if yes:  # the change was not shown yet
+        note = change.text
+    print_result(as_json, vars(change), note)
 
 
 @app.command("remove-site", epilog=examples("fedaux deploy remove-site hospitals oslo"))
@@ -286,14 +291,10 @@ def rotate(
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.membership import rotate_key
 
-    told = rotate_key(
-        folder,
-        name,
-        key or folder / "sites" / name / "key.pub",
-        ControlLink(folder / "server"),
-    )
-    text = f"{name} has the key {told}, if that is what the site has read to you. It restarts its supernode.sh."
-    print_result(as_json, {"site": name, "fingerprint": told}, text)
+    public_key = key or folder / "sites" / name / "key.pub"
+    digest = rotate_key(folder, name, public_key, ControlLink(folder / "server"))
+    note = f"{name} has the key {digest}, if that is what the site has read to you. It restarts its supernode.sh."
+    print_result(as_json, {"site": name, "fingerprint": digest}, note)
 
 
 @app.command(
@@ -320,11 +321,9 @@ def renew(
     """
     from fedaux.deploy.membership import renew as issue
 
-    password = (
-        typer.prompt("password of ca.key", hide_input=True).encode()
-        if ask_password
-        else None
-    )
+    password = None
+    if ask_password:
+        password = typer.prompt("password of ca.key", hide_input=True).encode()
     end = issue(folder, ca, days, password)
     print_result(
         as_json,
@@ -363,16 +362,17 @@ def status(
     """
     from fedaux.deploy.status import status_panel, watch
 
-    read, console = _reader(folder, run, stuck_after), console_for(as_json)
-    if as_json or once or not console.is_terminal:
-        found = read()
-        if as_json:
-            print_json(found.to_dict())
-        else:
-            console.print(status_panel(found))
+    read = _reader(folder, run, stuck_after)
+    console = console_for(as_json)
+    if as_json:
+        last = read()
+        print_json(last.to_dict())
+    elif once or not console.is_terminal:
+        last = read()
+        console.print(status_panel(last))
     else:
-        found = watch(console, read, every)
-    if found.problems:
+        last = watch(console, read, every)
+    if last.problems:
         raise typer.Exit(Exit.NEGATIVE)
 
 
@@ -461,18 +461,17 @@ def _show(folder: Path, checks: Iterable[CheckResult], as_json: bool) -> None:
     """Print each finding as it is made; end with 1 if there is a problem."""
     # for a module:function beside the settings, as supernode.sh has it
     sys.path.append(str(folder.absolute()))
-    findings, console = [], console_for(as_json)
-    for found in checks:
-        findings.append(found)
-        console.print(
-            f"{MARKS[found.ok]}  {escape(found.name)}: {escape(found.detail)}",
-            soft_wrap=True,
-        )
-        if found.remedy:
-            console.print(f"         → {escape(found.remedy)}", soft_wrap=True)
+    console = console_for(as_json)
+    findings = []
+    for check in checks:
+        findings.append(check)
+        line = f"{MARKS[check.ok]}  {escape(check.name)}: {escape(check.detail)}"
+        console.print(line, soft_wrap=True)
+        if check.remedy:
+            console.print(f"         → {escape(check.remedy)}", soft_wrap=True)
     if as_json:
-        print_json({"findings": [vars(one) for one in findings]})
-    if any(one.ok is False for one in findings):
+        print_json({"findings": [vars(check) for check in findings]})
+    if any(check.ok is False for check in findings):
         raise typer.Exit(Exit.NEGATIVE)
 
 

@@ -24,7 +24,8 @@ from fedaux.core.io import write_atomically
 from fedaux.privacy.roster import make_signing_key
 
 Key = ec.EllipticCurvePrivateKey
-AUTHORITY_DAYS, SERVER_DAYS = 3650, 1825
+AUTHORITY_DAYS = 3650
+SERVER_DAYS = 1825
 # in the comment of key.pub: what signs the site's secure sums
 SUM_KEY = re.compile(rb"\bsum=([0-9a-f]{64})\b")
 
@@ -99,10 +100,13 @@ def _sign(
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    issuer, issuer_key = (
-        (authority.certificate.subject, authority.key) if authority else (subject, key)
-    )
-    day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
+    issuer = subject
+    issuer_key = key
+    if authority is not None:
+        issuer = authority.certificate.subject
+        issuer_key = authority.key
+    day = datetime.timedelta(days=1)
+    now = datetime.datetime.now(datetime.UTC)
     end = now + days * day
     signs = authority is None
     usage = x509.KeyUsage(
@@ -177,8 +181,11 @@ def fingerprint(public_key: bytes) -> str:
     Of a key without a key for sums, as a SuperLink knows it, this is what `ssh-keygen
     -lf` prints.
     """
+    content = _key_bytes(public_key)
     signs_sums = SUM_KEY.search(public_key)
-    return _sha256(_key_bytes(public_key) + (signs_sums[0] if signs_sums else b""))
+    if signs_sums:
+        content += signs_sums[0]
+    return _sha256(content)
 
 
 def node_fingerprint(public_key: bytes) -> str:
@@ -190,26 +197,23 @@ def node_fingerprint(public_key: bytes) -> str:
 
 def _key_bytes(public_key: bytes) -> bytes:
     try:
-        load = (
-            serialization.load_pem_public_key
-            if b"-----BEGIN" in public_key
-            else serialization.load_ssh_public_key
-        )
-        key = load(public_key)
-        text = key.public_bytes(
+        if b"-----BEGIN" in public_key:
+            key = serialization.load_pem_public_key(public_key)
+        else:
+            key = serialization.load_ssh_public_key(public_key)
+        line = key.public_bytes(
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
         )
     except (ValueError, UnsupportedAlgorithm) as error:
         raise PublicKeyError(
             f"this is not the public key of a site: {error}"
         ) from error
-    return base64.b64decode(text.split()[1])
+    return base64.b64decode(line.split()[1])
 
 
 def _sha256(content: bytes) -> str:
-    return "SHA256:" + base64.b64encode(
-        hashlib.sha256(content).digest()
-    ).decode().rstrip("=")
+    digest = hashlib.sha256(content).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def private_bytes(key: Key, form: serialization.PrivateFormat) -> bytes:

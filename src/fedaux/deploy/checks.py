@@ -40,7 +40,8 @@ from fedaux.privacy.roster import ROSTER_FILE, fingerprint, read_roster
 from fedaux.report.terminal import plural
 
 # seconds; Flower refuses 5 ahead and 305 behind; a Date header has whole seconds
-MAX_AHEAD, MAX_BEHIND = 6.0, 60.0
+MAX_AHEAD = 6.0
+MAX_BEHIND = 60.0
 MAX_FEATURE_BYTES = 2048 * 4  # of one record
 MARGIN_BYTES = 2**28  # for logs and models
 
@@ -67,20 +68,26 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
     """Run all checks, in the order in which problems are best fixed."""
     folder = folder.expanduser().absolute()
     env = read_env(folder / "site.env")
-    ca, address, name = folder / "ca.crt", env["SERVER"], env["NAME"]
+    ca = folder / "ca.crt"
+    address = env["SERVER"]
+    name = env["NAME"]
+    vault = folder / "vault"
     yield check_versions()
-    yield (authority := check_certificate(ca))
+    authority = check_certificate(ca)
+    yield authority
     yield check_key_pair(folder)
     yield check_key_mode(folder / "key")
-    unverified = CheckResult("server", None, "not called without a ca.crt")
-    yield (server := check_server(address, ca) if authority.ok else unverified)
+    server = CheckResult("server", None, "not called without a ca.crt")
+    if authority.ok:
+        server = check_server(address, ca)
+    yield server
     if server.ok:
         yield check_clock(address, ca)
         yield check_registration(address, ca, folder / "key")
     else:
         yield CheckResult("clock", None, "cannot be compared without the server")
         yield NOT_ASKED
-    if (folder / "vault" / ROSTER_FILE).exists():
+    if (vault / ROSTER_FILE).exists():
         yield check_roster(folder)
     config = load_settings(folder)
     if isinstance(config, CheckResult):
@@ -93,8 +100,8 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
     yield result
     if count:
         yield check_delta(config.privacy, count)
-    yield check_disk(folder / "vault" if (folder / "vault").exists() else folder, count)
-    yield check_budget(config, account_folder(config, folder / "vault", name))
+    yield check_disk(vault if vault.exists() else folder, count)
+    yield check_budget(config, account_folder(config, vault, name))
 
 
 # The server
@@ -112,11 +119,9 @@ def check_server(address: str, ca: Path) -> CheckResult:
             detail = f"what answers at {address} does not prove to be the server: {cause.verify_message}"
             remedy = "send nothing; ask the server whether its certificate changed, and for the ca.crt that signs it"
             return CheckResult("server", False, detail, remedy)
-        reason = (
-            "it does not speak TLS"
-            if isinstance(cause, ssl.SSLError)
-            else str(cause) or type(cause).__name__
-        )
+        reason = str(cause) or type(cause).__name__
+        if isinstance(cause, ssl.SSLError):
+            reason = "it does not speak TLS"
         remedy = "is it started, is SERVER in site.env right, and does a firewall let you out to this port?"
         return CheckResult(
             "server", False, f"{address} cannot be reached: {reason}", remedy
@@ -225,13 +230,9 @@ def check_certificate(path: Path, now: datetime | None = None) -> CheckResult:
         )
     except ValueError:
         return CheckResult("certificate", False, f"{path} is not a certificate", remedy)
-    ok = (now or datetime.now(UTC)) < end
-    return CheckResult.of(
-        "certificate",
-        ok,
-        f"{'valid until' if ok else 'expired on'} {end:%d %B %Y}",
-        remedy,
-    )
+    if (now or datetime.now(UTC)) >= end:
+        return CheckResult("certificate", False, f"expired on {end:%d %B %Y}", remedy)
+    return CheckResult("certificate", True, f"valid until {end:%d %B %Y}")
 
 
 def check_key_pair(folder: Path) -> CheckResult:
@@ -240,10 +241,8 @@ def check_key_pair(folder: Path) -> CheckResult:
     """
     remedy = f"move key and key.pub away, call `fedaux deploy key {folder.name}` and send the new key.pub to the server"
     try:
-        own, public = (
-            public_key_bytes(load_key(folder / "key")),
-            (folder / "key.pub").read_bytes(),
-        )
+        expected = public_key_bytes(load_key(folder / "key"))
+        public = (folder / "key.pub").read_bytes()
     except OSError as error:
         return CheckResult(
             "key", False, f"{error.filename} cannot be read: {error.strerror}", remedy
@@ -255,34 +254,24 @@ def check_key_pair(folder: Path) -> CheckResult:
             f"{folder / 'key'} is not a key that Flower takes: {error}",
             remedy,
         )
-    ok = own.split()[:2] == public.split()[:2]  # a comment may follow
-    return CheckResult.of(
-        "key",
-        ok,
-        "key and key.pub belong together" if ok else "key.pub is not key's",
-        remedy,
-    )
+    if expected.split()[:2] != public.split()[:2]:  # a comment may follow
+        return CheckResult("key", False, "key.pub is not key's", remedy)
+    return CheckResult("key", True, "key and key.pub belong together")
 
 
 def check_key_mode(path: Path) -> CheckResult:
     """Whether only its owner can read the key."""
-    name, remedy = (
-        "key's secrecy",
-        f"chmod 600 '{path}', or a new key if anybody read it",
-    )
+    name = "key's secrecy"
+    remedy = f"chmod 600 '{path}', or a new key if anybody read it"
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
         return CheckResult(
             name, False, f"{path} cannot be read: {error.strerror}", "see key, above"
         )
-    ok = mode & 0o077 == 0
-    return CheckResult.of(
-        name,
-        ok,
-        "only its owner can read it" if ok else f"others can read it (mode {mode:o})",
-        remedy,
-    )
+    if mode & 0o077:
+        return CheckResult(name, False, f"others can read it (mode {mode:o})", remedy)
+    return CheckResult(name, True, "only its owner can read it")
 
 
 def check_roster(folder: Path) -> CheckResult:
@@ -331,8 +320,7 @@ def check_settings(config: Config, name: str) -> CheckResult:
 
 def check_privacy(config: Config) -> CheckResult:
     """The budget that the settings promise."""
-    own = config.privacy
-    if own.unsafe_seed >= 0:
+    if config.privacy.unsafe_seed >= 0:
         remedy = "delete privacy.unsafe_seed from site.toml"
         return CheckResult(
             "privacy",
@@ -341,7 +329,7 @@ def check_privacy(config: Config) -> CheckResult:
             remedy,
         )
     leaves = cost_in_words(config.federation.sends or needed_by(config), config)
-    budget = round_up(own.epsilon_budget)
+    budget = round_up(config.privacy.epsilon_budget)
     detail = (
         f"what leaves: {leaves}; all noise together costs at most ε = {budget}, ever"
     )
@@ -355,30 +343,29 @@ def check_delta(privacy: PrivacyConfig, records: int) -> CheckResult:
     share = privacy.delta * records
     detail = f"δ = {privacy.delta:g} is {share:.2g} of 1 / number of records"
     remedy = f"write delta = {0.1 / records:.0e} or less in [privacy], before anything is released"
-    return CheckResult(
-        "delta", True if share <= 0.1 else None, detail, "" if share <= 0.1 else remedy
-    )
+    if share <= 0.1:
+        return CheckResult("delta", True, detail)
+    return CheckResult("delta", None, detail, remedy)
 
 
 def check_sends(config: Config, folder: Path) -> CheckResult:
     """Whether what may leave is what the method needs, here and, where its settings can
     be read, at the server.
     """
-    own = config.federation.sends
+    allowed = config.federation.sends
     needed = needed_by(config)
-    line = f"write sends = [{', '.join(map(repr, needed))}] in [federation]".replace(
-        "'", '"'
-    )
-    if not own:
+    words = ", ".join(f'"{word}"' for word in needed)
+    line = f"write sends = [{words}] in [federation]"
+    if not allowed:
         return CheckResult(
             "sends",
             False,
             "site.toml does not say what may leave, so every order is refused",
             line,
         )
-    missing = [word for word in needed if word not in own]
+    missing = [word for word in needed if word not in allowed]
     if missing:
-        detail = f"{config.method} sends {', '.join(missing)}, and site.toml allows {', '.join(own)} only"
+        detail = f"{config.method} sends {', '.join(missing)}, and site.toml allows {', '.join(allowed)} only"
         return CheckResult(
             "sends", False, detail, f"{line}, or take part in another method"
         )
@@ -390,7 +377,9 @@ def check_sends(config: Config, folder: Path) -> CheckResult:
             problem,
             "agree with the server on one method, and write it in site.toml",
         )
-    return CheckResult("sends", True, f"{', '.join(own)} may leave, and nothing else")
+    return CheckResult(
+        "sends", True, f"{', '.join(allowed)} may leave, and nothing else"
+    )
 
 
 def compare_with_server(config: Config, path: Path) -> str:
@@ -408,27 +397,23 @@ def compare_with_server(config: Config, path: Path) -> str:
     missing = [
         word for word in needed_by(server) if word not in config.federation.sends
     ]
-    return (
-        f"the server's run needs {', '.join(missing)}, which may not leave this site"
-        if missing
-        else ""
-    )
+    if not missing:
+        return ""
+    return f"the server's run needs {', '.join(missing)}, which may not leave this site"
 
 
 def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckResult]:
     """(number of records, whether they can be read, have declared labels, and belong to
     several persons).
     """
-    path = (
-        str(folder / Path(config.data.path.replace("{client}", name)).expanduser())
-        if config.data.path
-        else ""
-    )
-    own = replace(config, data=replace(config.data, path=path))
+    path = config.data.path
+    if path:  # relative to the site's folder
+        path = str(folder / Path(path.replace("{client}", name)).expanduser())
+    config = replace(config, data=replace(config.data, path=path))
     try:
-        classes = class_names(own, name)
+        classes = class_names(config, name)
         with caching_in(folder / "vault" / DECODED):
-            records = read_private(own.data, classes)
+            records = read_private(config.data, classes)
         labels = set(records.labels.tolist()) - {UNDECLARED}
         if not len(records):
             raise ValueError("there are none")
@@ -463,20 +448,20 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
 
 def _count_persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
     """(number of persons, a text with it and the number of unused records)."""
-    each = np.unique(records.persons, return_counts=True)[1]
-    unused = int(np.maximum(each - privacy.max_records_per_person, 0).sum())
-    beyond = f"records beyond privacy.max_records_per_person = {privacy.max_records_per_person} and left out"
-    return len(each), f"{plural(len(each), 'person')}; {beyond}: {unused:,}"
+    counts = np.unique(records.persons, return_counts=True)[1]
+    most = privacy.max_records_per_person
+    unused = int(np.maximum(counts - most, 0).sum())
+    persons = plural(len(counts), "person")
+    beyond = f"records beyond privacy.max_records_per_person = {most} and left out"
+    return len(counts), f"{persons}; {beyond}: {unused:,}"
 
 
 def check_disk(folder: Path, records: int) -> CheckResult:
     """Whether there is space for the features of all records, which are cached in the
     vault for each extractor.
     """
-    free, need = (
-        shutil.disk_usage(folder).free,
-        records * MAX_FEATURE_BYTES + MARGIN_BYTES,
-    )
+    free = shutil.disk_usage(folder).free
+    need = records * MAX_FEATURE_BYTES + MARGIN_BYTES
     detail = f"{free / 2**30:.1f} GiB free, the features of all records and models may need {need / 2**30:.1f}"
     return CheckResult.of("disk", free >= need, detail, f"make room where {folder} is")
 

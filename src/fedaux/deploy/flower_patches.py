@@ -89,8 +89,8 @@ def verify_apps_with(rejection_reason: Callable[[bytes], str]) -> None:
             get(name, run), verifications={"valid_license": "fedaux"}
         )
         kwargs["trusted_entities"] = {"fedaux": "itself"}
-        found: int | None = pull(*args, **kwargs)
-        return found
+        message_id: int | None = pull(*args, **kwargs)
+        return message_id
 
     def verify(fab: Fab, trusted_entities: dict[str, str]) -> bool:
         reason = rejection_reason(fab.content)
@@ -234,9 +234,10 @@ def limit_replies_with(quotas: Callable[..., Any]) -> None:
         f"{handlers}.runtime.runtime_handlers:pull_messages",
         takes=("request", "state", "task"),
     )
-    made = quotas(fleet.push_messages, fleet.push_object, runtime.pull_messages)
-    fleet.push_messages, fleet.push_object = made.push_messages, made.push_object
-    runtime.pull_messages = made.pull
+    guard = quotas(fleet.push_messages, fleet.push_object, runtime.pull_messages)
+    fleet.push_messages = guard.push_messages
+    fleet.push_object = guard.push_object
+    runtime.pull_messages = guard.pull
 
 
 def check_superlink(app: Any, own: Sequence[type]) -> None:
@@ -246,7 +247,7 @@ def check_superlink(app: Any, own: Sequence[type]) -> None:
     from flwr.superlink.servicer.fleet import fleet_handlers
     from flwr.superlink.servicer.runtime import runtime_handlers
 
-    found = [one.cls for one in app.user_middleware[: len(own)]]
+    first = [middleware.cls for middleware in app.user_middleware[: len(own)]]
     handlers = (
         fleet_handlers.push_messages,
         fleet_handlers.push_object,
@@ -256,7 +257,7 @@ def check_superlink(app: Any, own: Sequence[type]) -> None:
         all(hasattr(handler, "__self__") for handler in handlers)
         and app.state.runtime_handlers is runtime_handlers
     )
-    if found != list(own) or not guarded:
+    if first != list(own) or not guarded:
         raise PatchError(
             "the SuperLink's protections are not in effect, so it is not started"
         )
@@ -298,11 +299,12 @@ def _expect(place: str, uses: Sequence[str] = (), takes: Sequence[str] = ()) -> 
     module_name, _, path = place.partition(":")
     try:
         module: object = import_module(module_name)
-        found: Any = module
+        function: Any = module
         for name in path.split("."):
-            found = getattr(found, name)
-        missing = [name for name in uses if name not in found.__code__.co_names]
-        missing += [name for name in takes if name not in signature(found).parameters]
+            function = getattr(function, name)
+        missing = [name for name in uses if name not in function.__code__.co_names]
+        parameters = signature(function).parameters
+        missing += [name for name in takes if name not in parameters]
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         missing = [str(error)]
     if missing:

@@ -82,9 +82,11 @@ class Address:
     @property
     def local_host(self) -> str:
         """The loopback address by which the server's own machine reaches it."""
-        return (
-            self.host if self._loopback else "::1" if ":" in self.host else "127.0.0.1"
-        )
+        if self._loopback:
+            return self.host
+        if ":" in self.host:
+            return "::1"
+        return "127.0.0.1"
 
     @property
     def local(self) -> str:
@@ -97,7 +99,9 @@ class Address:
         """
         if self.one_machine:
             return self.local_host
-        return "::" if ":" in self.host else "0.0.0.0"
+        if ":" in self.host:
+            return "::"
+        return "0.0.0.0"
 
     @property
     def one_machine(self) -> bool:
@@ -142,7 +146,8 @@ def init(
     authority = create_authority()
     hosts = list(dict.fromkeys([address.host, address.local_host, "localhost"]))
     certificate = issue_server_certificate(authority, hosts)
-    server, ca_certificate = folder / "server", authority.certificate_pem()
+    server = folder / "server"
+    ca_certificate = authority.certificate_pem()
     _private_folder(folder / "ca")
     write_atomically(folder / "ca" / "ca.key", authority.key_pem(), private=True)
     write_atomically(folder / "ca" / "ca.crt", ca_certificate)
@@ -151,28 +156,24 @@ def init(
     write_atomically(server / "server.key", certificate.key_pem(), private=True)
     for name in sites:
         site = folder / "sites" / name
-        write_site(site, name, address, (own or {}).get(name, base), ca_certificate)
+        site_base = (own or {}).get(name, base)
+        write_site(site, name, address, site_base, ca_certificate)
         if address.one_machine:
-            write_atomically(
-                server / "keys" / f"{name}.pub", generate_key_pair(site).read_bytes()
-            )
+            public_key = generate_key_pair(site)
+            copy = server / "keys" / f"{name}.pub"
+            write_atomically(copy, public_key.read_bytes())
     if address.one_machine:
         _write_rosters(folder, sites)
-    _write(
-        folder / "systemd",
-        systemd_units(folder, Path(sys.executable).parent, getpass.getuser()),
-    )
+    programs = Path(sys.executable).parent
+    units = systemd_units(folder, programs, getpass.getuser())
+    _write(folder / "systemd", units)
     _write(folder / "monitoring", monitoring_files())
     compose = render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
-    _write(
-        folder,
-        {
-            "compose.yaml": compose,
-            "README.md": render("README.md", sites=sites, address=address),
-        },
-    )
+    readme = render("README.md", sites=sites, address=address)
+    _write(folder, {"compose.yaml": compose, "README.md": readme})
     if address.one_machine:
-        _write(folder, {"try-all.sh": render("try-all.sh", sites=sites)}, mode=0o755)
+        script = render("try-all.sh", sites=sites)
+        _write(folder, {"try-all.sh": script}, mode=0o755)
 
 
 def _write_rosters(folder: Path, sites: Sequence[str]) -> None:
@@ -187,24 +188,15 @@ def write_site(
 ) -> None:
     _private_folder(folder)
     write_atomically(folder / "ca.crt", authority)
-    own = site_config(base, name)
+    config = site_config(base, name)
     if not address.one_machine:  # a real site: its owner decides
-        own = replace(own, federation=replace(own.federation, approval="ask"))
-    settings = to_commented_toml(
-        own, comments("site")["head"].format(name=name), site_notes(base)
-    )
-    _write(
-        folder,
-        {
-            "site.env": render("site.env", name=name, address=address),
-            "site.toml": settings,
-        },
-    )
-    _write(
-        folder,
-        {name: render(name, env="site.env") for name in SITE_SCRIPTS},
-        mode=0o755,
-    )
+        config = replace(config, federation=replace(config.federation, approval="ask"))
+    head = comments("site")["head"].format(name=name)
+    settings = to_commented_toml(config, head, site_notes(base))
+    env = render("site.env", name=name, address=address)
+    _write(folder, {"site.env": env, "site.toml": settings})
+    scripts = {script: render(script, env="site.env") for script in SITE_SCRIPTS}
+    _write(folder, scripts, mode=0o755)
 
 
 def _write_server(
@@ -217,26 +209,22 @@ def _write_server(
         folder / "superexec.secret", secrets.token_hex(32).encode(), private=True
     )
     notes = comments("server")
-    texts = {
+    config = server_config(base, sites)
+    settings = {
         "server.env": render("server.env", address=address),
-        "fedaux.toml": to_commented_toml(
-            server_config(base, sites), notes["head"], notes
-        ),
+        "fedaux.toml": to_commented_toml(config, notes["head"], notes),
         "app/pyproject.toml": render(
             "app.toml", folder=folder, version=version("fedaux")
         ),
     }
-    _write(folder, texts)
-    _write(
-        folder,
-        {name: render(name, env="server.env") for name in SERVER_SCRIPTS},
-        mode=0o755,
-    )
+    _write(folder, settings)
+    scripts = {script: render(script, env="server.env") for script in SERVER_SCRIPTS}
+    _write(folder, scripts, mode=0o755)
 
 
-def _write(folder: Path, texts: Mapping[str, str], mode: int = 0o644) -> None:
-    for name, text in texts.items():
-        write_atomically(folder / name, text.encode())
+def _write(folder: Path, contents: Mapping[str, str], mode: int = 0o644) -> None:
+    for name, content in contents.items():
+        write_atomically(folder / name, content.encode())
         (folder / name).chmod(mode)
 
 
@@ -248,7 +236,9 @@ def _private_folder(folder: Path) -> None:
 
 
 def _host_port(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if ":" in host:
+        return f"[{host}]:{port}"
+    return f"{host}:{port}"
 
 
 # Texts, from the files in `templates/`
@@ -282,17 +272,16 @@ def systemd_units(folder: Path, programs: Path, user: str) -> dict[str, str]:
     None of them runs as root.
     """
     # systemd expands % within quotes
-    path, found = (str(one).replace("%", "%%") for one in (folder, programs))
-    command = path.replace("$", "$$")  # only there is $ a variable
-    facts = {
+    path = str(folder).replace("%", "%%")
+    values = {
         "path": path,
-        "command": command,
-        "programs": found,
+        "command": path.replace("$", "$$"),  # only there is $ a variable
+        "programs": str(programs).replace("%", "%%"),
         "user": SYSTEM_USER if user == "root" else user,
     }
     return {
-        f"{name}.service": render("unit.service", service=one, **facts)
-        for name, one in SERVICES.items()
+        f"{name}.service": render("unit.service", service=service, **values)
+        for name, service in SERVICES.items()
     }
 
 
@@ -330,12 +319,12 @@ def comments(section: str) -> dict[str, str]:
 
 def site_notes(base: Config) -> dict[str, str]:
     """The comments in a site's settings, which depend on what the run asks of sites."""
-    sums = comments("sums") if sends_sums(base) else {}
-    return {
-        **comments("site"),
-        **sums,
-        **(comments("teaching") if base.teachers.run_on == "clients" else {}),
-    }
+    notes = comments("site")
+    if sends_sums(base):
+        notes |= comments("sums")
+    if base.teachers.run_on == "clients":
+        notes |= comments("teaching")
+    return notes
 
 
 # Settings
@@ -363,8 +352,12 @@ def site_config(base: Config, name: str) -> Config:
     budget is planned for.
     """
     shared = base.federation
-    teaches = base.teachers.run_on == "clients"
-    own = Config(
+    aux = AuxConfig(negatives=base.aux.negatives)
+    seed = Config.seed
+    if base.teachers.run_on == "clients":  # they look at the server's public examples
+        aux = _public_data(base)
+        seed = base.seed
+    config = Config(
         method=base.method,
         method_options=base.method_options,
         rounds=base.rounds,
@@ -373,7 +366,7 @@ def site_config(base: Config, name: str) -> Config:
         random_features=base.random_features,
         prototypes=base.prototypes,
         data=_own_data(base.data),
-        aux=_public_data(base) if teaches else AuxConfig(negatives=base.aux.negatives),
+        aux=aux,
         teachers=base.teachers,
         local=base.local,
         privacy=replace(base.privacy, unsafe_seed=-1),
@@ -383,9 +376,10 @@ def site_config(base: Config, name: str) -> Config:
             threshold=shared.threshold,
             colluders=shared.colluders,
         ),
-        seed=base.seed if teaches else Config.seed,
+        seed=seed,
     )
-    return replace(own, federation=replace(own.federation, sends=needed_by(own)))
+    federation = replace(config.federation, sends=needed_by(config))
+    return replace(config, federation=federation)
 
 
 def demo_config() -> Config:
@@ -402,24 +396,24 @@ def demo_config() -> Config:
 
 
 def _public_data(base: Config) -> AuxConfig:
-    aux, data = replace(base.aux, path=_absolute(base.aux.path)), _own_data(base.data)
-    return (
-        aux
-        if aux.source
-        else replace(aux, source=data.source, path=data.path, options=data.options)
-    )
+    aux = replace(base.aux, path=_absolute(base.aux.path))
+    if aux.source:
+        return aux
+    data = _own_data(base.data)
+    return replace(aux, source=data.source, path=data.path, options=data.options)
 
 
 def _own_data(data: DataConfig) -> DataConfig:
     """The party's own source, with the classes and the person field that all share."""
-    own = DataConfig(
-        data.source, _absolute(data.path), data.options, data.classes, data.person
-    )
-    return replace(own, partition="own")
+    path = _absolute(data.path)
+    source = DataConfig(data.source, path, data.options, data.classes, data.person)
+    return replace(source, partition="own")
 
 
 def _absolute(path: str) -> str:
     """Make a path absolute, since scripts run in another folder than the command that
     named it.
     """
-    return str(Path(path).expanduser().absolute()) if path else ""
+    if not path:
+        return ""
+    return str(Path(path).expanduser().absolute())

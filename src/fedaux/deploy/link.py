@@ -83,20 +83,17 @@ class ControlLink:
         from flwr.proto.control_pb2 import ListNodesRequest
 
         with self._client() as client:
-            found = client.ListNodes(ListNodesRequest()).nodes_info
-        return [
-            Node(
-                node.name,
-                node.node_id,
-                node.status,
-                node.last_activated_at
-                if node.status == "online"
-                else node.last_deactivated_at,
-                node_fingerprint(node.public_key),
-            )
-            for node in found
-            if node.status != "unregistered"
-        ]
+            registered = client.ListNodes(ListNodesRequest()).nodes_info
+        nodes = []
+        for node in registered:
+            if node.status == "unregistered":
+                continue
+            since = node.last_deactivated_at
+            if node.status == "online":
+                since = node.last_activated_at
+            key = node_fingerprint(node.public_key)
+            nodes.append(Node(node.name, node.node_id, node.status, since, key))
+        return nodes
 
     def last_run(self) -> FlowerRun | None:
         """Return the run that was submitted last; None before the first."""
@@ -135,11 +132,8 @@ class ControlLink:
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         with self._client() as client:
-            return int(
-                client.RegisterNode(
-                    request=RegisterNodeRequest(public_key=pem, name=name)
-                ).node_id
-            )
+            request = RegisterNodeRequest(public_key=pem, name=name)
+            return int(client.RegisterNode(request=request).node_id)
 
     def unregister(self, node_id: int) -> None:
         from flwr.proto.control_pb2 import UnregisterNodeRequest
@@ -157,7 +151,8 @@ class ControlLink:
         from flwr.cli.utils import init_http_client_from_connection
 
         # Flower takes no relative path
-        address, authority = self._address, (self.folder / "ca.crt").absolute()
+        authority = (self.folder / "ca.crt").absolute()
+        address = self._address
         connection = SuperLinkConnection(
             "fedaux", address, str(authority), insecure=False
         )
@@ -202,14 +197,17 @@ class RegionalServers:
 
     def _node(self, path: Path) -> Node:
         record = RunStatus.load(path.parent)
-        lives = (
+        status = "offline"
+        since = path.stat().st_mtime
+        if (
             record is not None
             and record.outcome == "running"
             and is_alive(path.parent, self.clock())
-        )
-        since = record.started if record and lives else path.stat().st_mtime
+        ):
+            status = "online"
+            since = record.started
         moment = datetime.fromtimestamp(since, UTC).isoformat()
-        return Node(path.parent.name, 0, "online" if lives else "offline", moment)
+        return Node(path.parent.name, 0, status, moment)
 
 
 def merges_regions(folder: Path) -> bool:

@@ -44,7 +44,8 @@ def add_site(
     """
     folder = _deployment(folder)
     FederationConfig(sites=(name,))  # validates the name
-    sites, server = _members(folder), folder / "server"
+    sites = _members(folder)
+    server = folder / "server"
     if name in sites:
         raise DeployError(
             f"there is a site {name} already; rotate-key gives it another key"
@@ -56,17 +57,9 @@ def add_site(
         )
     if public_key is not None:
         _read_public_key(public_key)
-    base, authority = (
-        Config.load(server / "fedaux.toml"),
-        (server / "ca.crt").read_bytes(),
-    )
-    write_site(
-        folder / "sites" / name,
-        name,
-        _address(folder),
-        _without_test_data(base),
-        authority,
-    )
+    base = _without_test_data(Config.load(server / "fedaux.toml"))
+    authority = (server / "ca.crt").read_bytes()
+    write_site(folder / "sites" / name, name, _address(folder), base, authority)
     _set_members(folder, [*sites, name])
     if public_key is None:
         return False
@@ -84,11 +77,11 @@ def register_keys(server: Path, link: ControlLink) -> dict[str, tuple[str, bool]
     and whether it is new.
     """
     write_server_roster(server)
-    paths = sorted((server / "keys").glob("*.pub"))
-    return {
-        path.stem: (fingerprint(path.read_bytes()), register_key(path, path.stem, link))
-        for path in paths
-    }
+    registered = {}
+    for path in sorted((server / "keys").glob("*.pub")):
+        new = register_key(path, path.stem, link)
+        registered[path.stem] = (fingerprint(path.read_bytes()), new)
+    return registered
 
 
 def register_key(public_key: Path, name: str, link: ControlLink) -> bool:
@@ -123,7 +116,7 @@ def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> 
     fingerprint.
     """
     folder = _deployment(folder)
-    known = folder / "server" / "keys" / f"{name}.pub"
+    registered_key = folder / "server" / "keys" / f"{name}.pub"
     _members(folder, name)
     if not public_key.is_file():
         raise DeployError(
@@ -131,13 +124,13 @@ def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> 
             "FOLDER --replace`"
         )
     wanted = _read_public_key(public_key)
-    if known.is_file() and fingerprint(known.read_bytes()) == wanted:
+    if registered_key.is_file() and fingerprint(registered_key.read_bytes()) == wanted:
         raise DeployError(f"{public_key} is the key that {name} has already")
     _unregister(link, name)
-    _retire(known)
-    write_atomically(known, public_key.read_bytes())
+    _retire(registered_key)
+    write_atomically(registered_key, public_key.read_bytes())
     write_server_roster(folder / "server")
-    register_key(known, name, link)
+    register_key(registered_key, name, link)
     return wanted
 
 
@@ -154,7 +147,8 @@ def renew(
     elsewhere.
     """
     folder = _deployment(folder)
-    home, server = authority or folder / "ca", folder / "server"
+    home = authority or folder / "ca"
+    server = folder / "server"
     try:
         key = serialization.load_pem_private_key(
             (home / "ca.key").read_bytes(), password
@@ -252,13 +246,12 @@ def _retire(key: Path) -> None:
 def _address(folder: Path) -> Address:
     """Return the address at which sites reach the server."""
     env = folder / "server" / "server.env"
-    envs = [
-        read_env(path)["SERVER"]
-        for path in sorted((folder / "sites").glob("*/site.env"))
-    ]
-    public = read_env(env, ()).get("PUBLIC") or (envs[0] if envs else "")
-    if not public:
-        raise DeployError(
-            f"{env} does not say where sites find the server: PUBLIC=host:port"
-        )
-    return Address.of(public)
+    public = read_env(env, ()).get("PUBLIC")
+    if public:
+        return Address.of(public)
+    # of an older release: the sites were told
+    for path in sorted((folder / "sites").glob("*/site.env")):
+        return Address.of(read_env(path)["SERVER"])
+    raise DeployError(
+        f"{env} does not say where sites find the server: PUBLIC=host:port"
+    )

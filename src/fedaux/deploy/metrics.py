@@ -20,7 +20,7 @@ class Figure(NamedTuple):
     """One metric. A name that ends in _total is a counter, any other a gauge."""
 
     name: str
-    text: str
+    meaning: str
     values: Mapping[Any, float | None]  # by the tuple of labels; None is left out
     labels: tuple[str, ...] = ()
 
@@ -37,15 +37,13 @@ class StatusCollector:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         status = self._read()
-        for name, text, values, labels in (
-            *_run_figures(status),
-            *_site_figures(status),
-        ):
-            kind: Any = (
-                CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            )
-            family = kind(f"fedaux_{name}", text, labels=labels)
-            for labelled, value in values.items():
+        for figure in (*_run_figures(status), *_site_figures(status)):
+            kind: Any = GaugeMetricFamily
+            if figure.name.endswith("_total"):
+                kind = CounterMetricFamily
+            name = f"fedaux_{figure.name}"
+            family = kind(name, figure.meaning, labels=figure.labels)
+            for labelled, value in figure.values.items():
                 if value is not None:
                     family.add_metric(labelled, value)
             yield family
@@ -125,50 +123,53 @@ def _run_figures(status: Status) -> Iterator[Figure]:
 
 
 def _site_figures(status: Status) -> Iterator[Figure]:
-    sites = {(site.name,): site.record for site in status.sites}
-    online = {
-        (s.name,): float(s.connection == "online")
-        for s in status.sites
-        if s.connection != "unknown"
-    }
-    yield Figure(
-        "site_online", "Whether the site's node is connected", online, ("site",)
-    )
-    asked = {name: one.asked_at for name, one in sites.items() if one.asked_for}
+    online: dict[Any, float | None] = {}
+    asked_at: dict[Any, float | None] = {}
+    last_reply: dict[Any, float | None] = {}
+    replies: dict[Any, float | None] = {}
+    refused: dict[Any, float | None] = {}
+    spent: dict[Any, float | None] = {}
+    left: dict[Any, float | None] = {}
+    for site in status.sites:
+        record = site.record
+        label = (site.name,)
+        if site.connection != "unknown":
+            online[label] = float(site.connection == "online")
+        if record.asked_for:
+            asked_at[label] = record.asked_at
+        last_reply[label] = record.last_reply or None
+        replies[label] = record.replies
+        for kind, count in record.failures.items():
+            refused[site.name, kind] = count
+        spent[label] = record.epsilon
+        left[label] = site.left
+    by_site = ("site",)
+    yield Figure("site_online", "Whether the site's node is connected", online, by_site)
     yield Figure(
         "site_asked_timestamp_seconds",
         "Since when it has not answered its order",
-        asked,
-        ("site",),
+        asked_at,
+        by_site,
     )
-    last = {name: one.last_reply or None for name, one in sites.items()}
     yield Figure(
         "site_last_reply_timestamp_seconds",
         "Its last reply that was used",
-        last,
-        ("site",),
+        last_reply,
+        by_site,
     )
-    replies = {name: one.replies for name, one in sites.items()}
-    yield Figure("replies_total", "Replies that could be used", replies, ("site",))
-    refused = {
-        (*name, kind): count
-        for name, one in sites.items()
-        for kind, count in one.failures.items()
-    }
+    yield Figure("replies_total", "Replies that could be used", replies, by_site)
     yield Figure(
         "replies_refused_total",
         "Replies that could not, or never came",
         refused,
         ("site", "reason"),
     )
-    spent = {name: one.epsilon for name, one in sites.items()}
     yield Figure(
-        "privacy_epsilon_spent", "Spent in all runs, as the site says", spent, ("site",)
+        "privacy_epsilon_spent", "Spent in all runs, as the site says", spent, by_site
     )
-    left = {(site.name,): site.left for site in status.sites}
     yield Figure(
         "privacy_epsilon_left",
         "What the server's settings leave of its budget",
         left,
-        ("site",),
+        by_site,
     )

@@ -34,14 +34,9 @@ def preflight(server: Path, link: Watched) -> Iterator[CheckResult]:
     except (FedauxError, OSError) as error:
         yield CheckResult("settings", False, str(error), "correct fedaux.toml")
         return
-    yield CheckResult(
-        "settings",
-        True,
-        (
-            f"{config.method}, {config.rounds} rounds, {len(config.federation.sites)} "
-            "sites"
-        ),
-    )
+    sites = len(config.federation.sites)
+    detail = f"{config.method}, {config.rounds} rounds, {sites} sites"
+    yield CheckResult("settings", True, detail)
     yield check_steps(config)
     free = shutil.disk_usage(server).free
     detail = f"{free / 2**30:.1f} GiB free"
@@ -56,16 +51,16 @@ def check_steps(config: Config) -> CheckResult:
     for one epoch.
     """
     short = replace(config.pretrain, epochs=min(config.pretrain.epochs, 1))
-    own = replace(config, pretrain=short)
+    trial = replace(config, pretrain=short)
     try:
-        data = open_public(own)
-        aux, test = _some(data.aux), _some(data.test)
+        data = open_public(trial)
+        aux = _some(data.aux)
+        test = _some(data.test)
+        classes = len(data.classes)
         with tempfile.TemporaryDirectory() as cache:
-            initial_state(
-                Server.of(
-                    own, aux, test, len(data.classes), client_names(own), Path(cache)
-                )
-            )
+            names = client_names(trial)
+            server = Server.of(trial, aux, test, classes, names, Path(cache))
+            initial_state(server)
     except Exception as error:  # a source and a network may be user code
         detail = f"its steps before the first round fail: {str(error) or type(error).__name__}"
         return CheckResult(
@@ -94,11 +89,9 @@ def check_sites(config: Config, link: Watched) -> CheckResult:
     except LinkError as error:
         return CheckResult("sites", False, str(error), "start superlink.sh")
     missing = [name for name in config.federation.sites if name not in online]
-    detail = (
-        f"not connected: {', '.join(missing)}"
-        if missing
-        else f"all {len(config.federation.sites)} are connected"
-    )
+    detail = f"all {len(config.federation.sites)} are connected"
+    if missing:
+        detail = f"not connected: {', '.join(missing)}"
     return CheckResult.of(
         "sites",
         not missing,
@@ -108,7 +101,6 @@ def check_sites(config: Config, link: Watched) -> CheckResult:
 
 
 def _some(records: Records) -> Records:
-    chosen = np.linspace(0, len(records) - 1, min(RECORDS, len(records))).astype(
-        np.int64
-    )
-    return records.take(np.unique(chosen))
+    count = min(RECORDS, len(records))
+    spread = np.linspace(0, len(records) - 1, count)
+    return records.take(np.unique(spread.astype(np.int64)))

@@ -71,13 +71,12 @@ class ReplyQuotas:
         pull: Callable[..., PullAppMessagesResponse],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._push_messages, self._push_object, self._pull, self._clock = (
-            push_messages,
-            push_object,
-            pull,
-            clock,
-        )
-        self._orders, self._sessions = dict[str, Allowance](), dict[str, Allowance]()
+        self._push_messages = push_messages
+        self._push_object = push_object
+        self._pull = pull
+        self._clock = clock
+        self._orders: dict[str, Allowance] = {}
+        self._sessions: dict[str, Allowance] = {}
         self._lock = threading.RLock()
 
     def push_messages(
@@ -87,15 +86,12 @@ class ReplyQuotas:
         node = request.node.node_id
         if len(request.messages_list) != 1 or len(request.message_object_trees) != 1:
             raise HTTPException(400, "one reply at a time")
-        metadata, tree = (
-            request.messages_list[0].metadata,
-            request.message_object_trees[0],
-        )
+        metadata = request.messages_list[0].metadata
+        tree = request.message_object_trees[0]
         with self._lock:
             allowance = self._allowance(metadata.reply_to_message_id, node, state)
-            objects = tuple(
-                _object_ids(tree, MAX_OBJECTS + allowance.limit // CHUNK_BYTES)
-            )
+            most = MAX_OBJECTS + allowance.limit // CHUNK_BYTES
+            objects = tuple(_object_ids(tree, most))
             if metadata.src_node_id != node or metadata.message_id != tree.object_id:
                 raise HTTPException(403, "this reply is not your own")
             if allowance.reply != tree.object_id:
@@ -104,16 +100,13 @@ class ReplyQuotas:
             if allowance.tries > MAX_TRIES or not objects:
                 self._refuse(allowance, state, "too many objects, or too many tries")
             allowance.left = allowance.limit  # of this try
-            self._spend(
-                allowance, request.ByteSize() + OBJECT_BYTES * len(objects), state
-            )
+            size = request.ByteSize() + OBJECT_BYTES * len(objects)
+            self._spend(allowance, size, state)
             response = self._push_messages(request=request, state=state)
             self._sessions.pop(allowance.session, None)
-            allowance.session, allowance.reply, allowance.objects = (
-                response.session_id,
-                tree.object_id,
-                objects,
-            )
+            allowance.session = response.session_id
+            allowance.reply = tree.object_id
+            allowance.objects = objects
             allowance.missing = set(response.objects_to_push)
             self._sessions[allowance.session] = allowance
             if not allowance.missing:  # all of it is there, from an earlier try
@@ -147,30 +140,26 @@ class ReplyQuotas:
         """Hand out replies that are complete; give up those that are too slow."""
         with self._lock:
             now = self._clock()
-            begun = [
-                found
-                for name in request.message_ids
-                if (found := self._orders.get(name)) and not found.ended
-            ]
-            for allowance in begun:
-                if allowance.reply and now > allowance.deadline:
+            incomplete = set()
+            for name in request.message_ids:
+                allowance = self._orders.get(name)
+                if allowance is None or allowance.ended or not allowance.reply:
+                    continue
+                if now > allowance.deadline:
                     self._end(allowance, state, "too slow")
-            open_ = {
-                found.order["message_id"]
-                for found in begun
-                if found.reply and not found.ended
-            }
-        kept = [name for name in request.message_ids if name not in open_]
+                else:
+                    incomplete.add(name)
+        kept = [name for name in request.message_ids if name not in incomplete]
         del request.message_ids[:]
         request.message_ids.extend(kept)
         return self._pull(request, state, task)
 
     def _allowance(self, order: str, node: int, state: Any) -> Allowance:
         now = self._clock()
-        for name in [
-            name for name, known in self._orders.items() if now > known.deadline + 3600
-        ]:
-            self._sessions.pop(self._orders.pop(name).session, None)
+        for name, allowance in list(self._orders.items()):
+            if now > allowance.deadline + 3600:
+                del self._orders[name]
+                self._sessions.pop(allowance.session, None)
         if order not in self._orders:
             row = state.get_valid_message_ins(order)
             if row is None or row["dst_node_id"] % 2**64 != node:
@@ -178,12 +167,12 @@ class ReplyQuotas:
             limit = reply_bytes(row["group_id"])
             deadline = now + PATIENCE + limit / SLOWEST
             self._orders[order] = Allowance(row, node, limit, limit, deadline)
-        found = self._orders[order]
-        if found.node != node:
+        allowance = self._orders[order]
+        if allowance.node != node:
             raise HTTPException(410, "there is no such order for you")
-        if found.ended:
-            raise HTTPException(413, found.ended)
-        return found
+        if allowance.ended:
+            raise HTTPException(413, allowance.ended)
+        return allowance
 
     def _spend(self, allowance: Allowance, size: int, state: Any) -> None:
         allowance.left -= size
@@ -198,27 +187,19 @@ class ReplyQuotas:
         """Check that the app will be able to read a reply, and that it says in its
         content whose it is.
         """
-        order = allowance.order["message_id"]
         try:
             contents = {
                 name: state.object_store.get(name) for name in allowance.objects
             }
             message: Any = inflate_object_from_contents(allowance.reply, contents)
-            mine = (
-                isinstance(message, Message)
-                and message.metadata.src_node_id == allowance.node
-            )
-            problem = (
-                ""
-                if mine and message.metadata.reply_to_message_id == order
-                else "not a reply to its order"
-            )
+            answers = _answers_its_order(message, allowance)
         except Exception as error:  # hostile objects fail in many ways
-            problem = f"cannot be read: {type(error).__name__}"
-        if problem:
-            self._end(allowance, state, problem)
-        else:
+            self._end(allowance, state, f"cannot be read: {type(error).__name__}")
+            return
+        if answers:
             allowance.ended = "complete"
+        else:
+            self._end(allowance, state, "not a reply to its order")
 
     def _end(self, allowance: Allowance, state: Any, reason: str) -> None:
         """Take no more, throw away what was stored, and answer the order by an error in
@@ -239,20 +220,32 @@ class ReplyQuotas:
             allowance.reply = ""
 
 
+def _answers_its_order(message: Any, allowance: Allowance) -> bool:
+    if not isinstance(message, Message):
+        return False
+    metadata = message.metadata
+    order = allowance.order["message_id"]
+    return (
+        metadata.src_node_id == allowance.node and metadata.reply_to_message_id == order
+    )
+
+
 def _object_ids(tree: ObjectTree, most: int) -> Iterator[str]:
     """Yield the ids in a tree; none at all if there are more than `most`."""
-    found, stack = list[str](), [tree]
+    ids: list[str] = []
+    stack = [tree]
     while stack:
-        one = stack.pop()
-        found.append(one.object_id)
-        if len(found) + len(stack) + len(one.children) > most:
+        branch = stack.pop()
+        ids.append(branch.object_id)
+        if len(ids) + len(stack) + len(branch.children) > most:
             return
-        stack.extend(one.children)
-    yield from dict.fromkeys(found)
+        stack.extend(branch.children)
+    yield from dict.fromkeys(ids)
 
 
 def _error_reply(allowance: Allowance) -> Message:
-    order, now = allowance.order, time.time()
+    order = allowance.order
+    now = time.time()
     metadata = Metadata(
         run_id=order["run_id"] % 2**64,
         message_id="",

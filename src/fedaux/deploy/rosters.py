@@ -28,11 +28,12 @@ def key_roster(server: Path) -> dict[str, bytes]:
     """The sites whose keys are in the server's folder, with the keys that they sign
     sums with.
     """
-    found = {
-        path.stem: SUM_KEY.search(path.read_bytes())
-        for path in sorted((server / "keys").glob("*.pub"))
-    }
-    return {name: bytes.fromhex(key[1].decode()) for name, key in found.items() if key}
+    roster = {}
+    for path in sorted((server / "keys").glob("*.pub")):
+        key = SUM_KEY.search(path.read_bytes())
+        if key:
+            roster[path.stem] = bytes.fromhex(key[1].decode())
+    return roster
 
 
 def write_server_roster(server: Path) -> Roster:
@@ -53,31 +54,26 @@ class RosterChange:
 
     @property
     def text(self) -> str:
-        parts = (
-            ("joins", self.added),
-            ("leaves", self.removed),
-            ("has ANOTHER KEY", self.changed),
+        lines = [f"{name} joins" for name in self.added]
+        lines += [f"{name} leaves" for name in self.removed]
+        lines += [f"{name} has ANOTHER KEY" for name in self.changed]
+        if not lines:
+            lines = ["no site comes, goes or changes"]
+        lines.append(
+            f"fingerprint of the new roster, the same at every site: {self.fingerprint}"
         )
-        lines = [f"{name} {what}" for what, names in parts for name in names] or [
-            "no site comes, goes or changes"
-        ]
-        return "\n".join(
-            [
-                *lines,
-                (
-                    "fingerprint of the new roster, the same at every site: "
-                    f"{self.fingerprint}"
-                ),
-            ]
-        )
+        return "\n".join(lines)
 
 
 def compare_roster(site: Path, file: Path) -> RosterChange:
     """Compare a new roster with the one at the site; one that has another key for this
     very site is refused.
     """
-    new, here = read_roster(file), site / "vault" / ROSTER_FILE
-    old = read_roster(here) if here.is_file() else {}
+    new = read_roster(file)
+    here = site / "vault" / ROSTER_FILE
+    old: Roster = {}
+    if here.is_file():
+        old = read_roster(here)
     problem = own_problem(site, new)
     if problem:
         raise DeployError(f"{file} is not installed: {problem}")
@@ -101,14 +97,10 @@ def own_problem(site: Path, roster: Roster) -> str:
     """Why a roster is not one for this site; "" if it has the site's own key under its
     name.
     """
-    name, own = (
-        read_env(site / "site.env")["NAME"],
-        load_signing_key(site / "vault").public_key().public_bytes_raw(),
-    )
+    name = read_env(site / "site.env")["NAME"]
     if name not in roster:
         return f"it does not name this site, {name}"
-    return (
-        ""
-        if roster[name] == own
-        else f"its key for {name} is not this site's own: somebody would sign in its place"
-    )
+    signing_key = load_signing_key(site / "vault")
+    if roster[name] != signing_key.public_key().public_bytes_raw():
+        return f"its key for {name} is not this site's own: somebody would sign in its place"
+    return ""

@@ -73,7 +73,8 @@ class RunControl:
             for _ in range(RESTARTS):
                 if status != "finished:failed" or LOST not in details:
                     break
-                run, lost = self.start(words), run
+                lost = run
+                run = self.start(words)
                 self.say(
                     f"the server's app is gone, killed or with its machine: run {run} "
                     f"goes on with run {lost}"
@@ -87,12 +88,16 @@ class RunControl:
             return Exit.STOPPED
         if status == "finished:completed":
             return 0
-        reason = f": {details.rstrip('.')}" if details else ""
+        reason = ""
+        if details:
+            reason = f": {details.rstrip('.')}"
         self.say(
             f"run {run} ended as {status}{reason}. run.sh goes on after its last whole "
             "round."
         )
-        return Exit.STOPPED if status == "finished:stopped" else Exit.NEGATIVE
+        if status == "finished:stopped":
+            return Exit.STOPPED
+        return Exit.NEGATIVE
 
     def living(self) -> str:
         """Return the id of the current run, or ""."""
@@ -101,9 +106,10 @@ class RunControl:
             raise LinkError(
                 "the server does not answer: start superlink.sh and superexec.sh first"
             )
-        return next(
-            (str(run["run-id"]) for run in runs["runs"] if run["status"] in LIVES), ""
-        )
+        for run in runs["runs"]:
+            if run["status"] in LIVES:
+                return str(run["run-id"])
+        return ""
 
     def start(self, words: Sequence[str]) -> str:
         started = self._json("run", "app", CONNECTION, *words)
@@ -115,24 +121,25 @@ class RunControl:
         """Follow a run to its end: (status, details). It waits while the server
         restarts, as the run may continue.
         """
-        shown, silent = 0, 0.0
+        shown = 0  # lines
+        silent = 0.0  # seconds
         while silent < PATIENCE:
-            for number, line in enumerate(
-                self.follow("log", run, CONNECTION, "--stream")
-            ):
+            lines = self.follow("log", run, CONNECTION, "--stream")
+            for number, line in enumerate(lines):
                 if number >= shown:  # Flower tells it from the beginning
                     shown = number + 1
                     self.show(line)
-            found = self._json("list", CONNECTION, "--run-id", run)
-            if (
-                found is not None
-                and found["runs"]
-                and found["runs"][0]["status"] not in LIVES
-            ):
-                return found["runs"][0]["status"], found["runs"][0]["status-details"]
-            if found is None and not silent:
+            answer = self._json("list", CONNECTION, "--run-id", run)
+            if answer is not None and answer["runs"]:
+                row = answer["runs"][0]
+                if row["status"] not in LIVES:
+                    return row["status"], row["status-details"]
+            if answer is None and not silent:
                 self.say("the server does not answer; waiting for it")
-            silent = silent + PAUSE if found is None else 0.0
+            if answer is None:
+                silent += PAUSE
+            else:
+                silent = 0.0
             self.sleep(PAUSE)
         raise LinkError(
             f"the server has not answered for {PATIENCE:g} s. When it is back, run.sh "
@@ -141,12 +148,14 @@ class RunControl:
 
     def _json(self, *words: str) -> dict[str, Any] | None:
         """Return the JSON that a command prints; None if there is no answer."""
-        text = self.call(*words, "--format", "json")
+        printed = self.call(*words, "--format", "json")
         try:
-            found = json.loads(text[text.index("{") :])
+            answer: dict[str, Any] = json.loads(printed[printed.index("{") :])
         except ValueError:
             return None
-        return dict(found) if found.get("success") else None
+        if not answer.get("success"):
+            return None
+        return answer
 
 
 def main() -> None:

@@ -63,8 +63,10 @@ def with_own_data(
             "public data of their own: name it in [aux], source and path"
         )
     root = Path(base.data.path)
-    found = {name: paths.get(name) or _default_path(base, root, name) for name in sites}
-    missing = [name for name in sites if not found[name]]
+    folders = {
+        name: paths.get(name) or _default_path(base, root, name) for name in sites
+    }
+    missing = [name for name in sites if not folders[name]]
     if missing and base.data.path:
         words = " ".join(f"--data {name}=PATH" for name in missing)
         raise DeployError(
@@ -76,13 +78,13 @@ def with_own_data(
             "name the server's own labelled test data, which no site trains on: --test "
             "PATH"
         )
-    _refuse_shared({**found, "the server's test data": test})
-    classes = base.data.classes or _classes(base, [*found.values(), test])
+    _refuse_shared({**folders, "the server's test data": test})
+    classes = base.data.classes or _classes(base, [*folders.values(), test])
     data = replace(base.data, partition="iid", classes=classes)
     federation = replace(base.federation, sites=())
     bases = {
         name: replace(base, data=replace(data, path=path), federation=federation)
-        for name, path in found.items()
+        for name, path in folders.items()
     }
     return replace(base, data=replace(data, path=test), federation=federation), bases
 
@@ -100,13 +102,13 @@ def _refuse_shared(paths: Mapping[str, str]) -> None:
     resolved = {
         name: Path(path).expanduser().resolve() for name, path in paths.items() if path
     }
-    for one, other in combinations(resolved, 2):
-        if resolved[one].is_relative_to(resolved[other]) or resolved[
-            other
-        ].is_relative_to(resolved[one]):
+    for first, second in combinations(resolved, 2):
+        within = resolved[first].is_relative_to(resolved[second])
+        contains = resolved[second].is_relative_to(resolved[first])
+        if within or contains:
             raise DeployError(
-                f"{paths[one]} of {one} and {paths[other]} of {other} are the same "
-                "records, or contain them: name a separate folder for each"
+                f"{paths[first]} of {first} and {paths[second]} of {second} are the "
+                "same records, or contain them: name a separate folder for each"
             )
 
 
@@ -123,19 +125,16 @@ def _classes(base: Config, paths: Sequence[str]) -> tuple[str, ...]:
         for path in paths
         if path and Path(path).expanduser().exists()
     ]
+    classes: tuple[str, ...] = ()
     if base.data.source == "images":
-        found = tuple(
-            sorted({folder.name for path in present for folder in subfolders(path)})
-        )
-    else:
-        corpus = (
-            open_source(base.data.source, present[-1], **dict(base.data.options))
-            if present
-            else None
-        )
-        found = named_by_numbers(corpus).classes if corpus is not None else ()
-    if not found:
+        names = {folder.name for path in present for folder in subfolders(path)}
+        classes = tuple(sorted(names))
+    elif present:
+        options = dict(base.data.options)
+        corpus = open_source(base.data.source, present[-1], **options)
+        classes = named_by_numbers(corpus).classes
+    if not classes:
         raise DeployError(
             'the classes cannot be read from these folders: write them into [data], classes = ["first", "second"]'
         )
-    return found
+    return classes

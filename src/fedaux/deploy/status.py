@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -92,11 +92,9 @@ class Status:
     @property
     def phase(self) -> str:
         """The current phase of the run; "" if nothing is running."""
-        return (
-            self.record.phase
-            if self.record.rounds and self.state in ("running", "stuck")
-            else ""
-        )
+        if self.record.rounds and self.state in ("running", "stuck"):
+            return self.record.phase
+        return ""
 
     @property
     def round(self) -> int:
@@ -107,11 +105,9 @@ class Status:
     @property
     def silence(self) -> float:
         """Seconds without a sign of progress."""
-        return (
-            max(0.0, self.time - self.record.last_progress)
-            if self.record.last_progress
-            else 0.0
-        )
+        if not self.record.last_progress:
+            return 0.0
+        return max(0.0, self.time - self.record.last_progress)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status for JSON."""
@@ -123,22 +119,22 @@ def _flat(status: Status | SiteStatus) -> dict[str, Any]:
     """Return the fields of a status and of its record. Times that never were, and an
     infinite ε, become None.
     """
-    table = {
-        **asdict(status.record),
-        **{key: value for key, value in vars(status).items() if key != "record"},
-    }
-    return {
-        key: None if value == math.inf or (key in TIMES and not value) else value
-        for key, value in table.items()
-    }
+    table = asdict(status.record)
+    for key, value in vars(status).items():
+        if key != "record":
+            table[key] = value
+    for key, value in table.items():
+        if value == math.inf or (key in TIMES and not value):
+            table[key] = None
+    return table
 
 
 def server_folder(folder: Path) -> Path:
     """Return the server's folder, given that folder or the deployment's."""
     folder = folder.expanduser().absolute()
-    for found in (folder, folder / "server"):
-        if (found / "server.env").is_file():
-            return found
+    for candidate in (folder, folder / "server"):
+        if (candidate / "server.env").is_file():
+            return candidate
     raise DeployError(
         f"{folder} is neither a server's folder nor that of a deployment (there is no "
         "server.env); `fedaux deploy init` writes one"
@@ -159,43 +155,51 @@ def read_status(
     regional server has part of the sites, and a server that merges regions has no
     folder but the run's.
     """
-    now, home = time.time() if now is None else now, folder or server / RUN
-    record, problems = RunStatus.load(home), list[str]()
-    nodes, flower, answers = list[Node](), None, True
+    if now is None:
+        now = time.time()
+    home = folder or server / RUN
+    record = RunStatus.load(home)
+    problems: list[str] = []
+    nodes: list[Node] = []
+    flower = None
+    answers = True
     try:
         link.check()
-        nodes, flower = link.nodes(), link.last_run()
+        nodes = link.nodes()
+        flower = link.last_run()
     except LinkError as error:
         answers = False
         problems.append(str(error))
+    names: Sequence[str] = ()
     try:
-        names: Sequence[str] = (
-            () if folder else Config.load(server / "fedaux.toml").federation.sites
-        )
+        if folder is None:
+            names = Config.load(server / "fedaux.toml").federation.sites
     except (FedauxError, OSError) as error:
-        names = ()
         problems.append(f"the server's settings cannot be read: {error}")
     alive = is_alive(home, now)
-    current = None if record is None or _is_old(record, alive, flower) else record
-    limit = stuck_after or (current.stuck_after if current else START_TIMEOUT)
+    current = record
+    if record is not None and _is_old(record, alive, flower):
+        current = None
+    limit = stuck_after or START_TIMEOUT
+    measured = None
+    if current is not None:
+        limit = stuck_after or current.stuck_after
+        measured = limit
     state, reason = _state(current, alive, flower, now, limit)
+    waiting = state in ("running", "stuck")
     status = Status(
         time=now,
         state=state,
-        flower_run=flower.run_id if flower else None,
-        stuck_after=limit if current else None,
+        flower_run=None if flower is None else flower.run_id,
+        stuck_after=measured,
         link=answers,
         error=reason,
         record=current or RunStatus(),
-        sites=tuple(
-            _sites(names, record, nodes, answers, waiting=state in ("running", "stuck"))
-        ),
+        sites=tuple(_sites(names, record, nodes, answers, waiting)),
     )
     deployed = (server / "run.sh").is_file()
-    return replace(
-        status,
-        problems=(*_run_problems(status, server if deployed else None), *problems),
-    )
+    of_the_run = _run_problems(status, server if deployed else None)
+    return replace(status, problems=(*of_the_run, *problems))
 
 
 def _is_old(record: RunStatus, alive: bool, flower: FlowerRun | None) -> bool:
@@ -260,103 +264,114 @@ def _sites(
     """Yield the status of each site in the settings or the run, or with a key;
     `waiting`: show who has not answered.
     """
-    known, budget = (record.sites, record.budget) if record else ({}, 0.0)
-    by_name = {
-        name.strip(): node
-        for node in nodes
-        for name in node.name.split(",")
-        if name.strip()
-    }
-    for name in dict.fromkeys([*names, *known, *by_name]):
-        site, node = known.get(name, SiteRecord()), by_name.get(name)
-        left = max(0.0, budget - (site.epsilon or 0.0)) if budget else None
-        yield SiteStatus(
-            name,
-            connection=node.status
-            if node
-            else "unregistered"
-            if answers
-            else "unknown",
-            since=_seconds(node.since) if node and node.since else None,
-            left=0.0 if site.last_error_kind == Refusal.BUDGET else left,
-            record=site if waiting else replace(site, asked_for=""),
-        )
+    record = record or RunStatus()
+    nodes_by_site: dict[str, Node] = {}
+    for node in nodes:
+        for name in node.name.split(","):
+            if name.strip():
+                nodes_by_site[name.strip()] = node
+    for name in dict.fromkeys([*names, *record.sites, *nodes_by_site]):
+        site = record.sites.get(name, SiteRecord())
+        if not waiting:
+            site = replace(site, asked_for="")
+        connection, since = _connection(nodes_by_site.get(name), answers)
+        left = _budget_left(site, record.budget)
+        yield SiteStatus(name, connection, since, left, site)
+
+
+def _connection(node: Node | None, answers: bool) -> tuple[str, float | None]:
+    """(a site's connection, since when), as far as the SuperLink says."""
+    if node is None:
+        return ("unregistered" if answers else "unknown"), None
+    if not node.since:
+        return node.status, None
+    return node.status, _seconds(node.since)
+
+
+def _budget_left(site: SiteRecord, budget: float) -> float | None:
+    """What the server's settings leave a site; None if they set no budget."""
+    if site.last_error_kind == Refusal.BUDGET:
+        return 0.0
+    if not budget:
+        return None
+    return max(0.0, budget - (site.epsilon or 0.0))
 
 
 def _run_problems(status: Status, server: Path | None) -> Iterator[str]:
     """Say what is wrong and what to do; `server` is the folder of a deployment's
     server.
     """
-    command, other = (
-        (server / "run.sh", "supernode.sh")
-        if server
-        else ("The same command", "flwr run")
-    )
-    waiting = (
-        [site for site in status.sites if site.record.asked_for]
-        if status.state == "stuck"
-        else []
-    )
+    command = "The same command"
+    node_log = "flwr run"
+    if server is not None:
+        command = str(server / "run.sh")
+        node_log = "supernode.sh"
+    waiting: list[SiteStatus] = []
+    if status.state == "stuck":
+        waiting = [site for site in status.sites if site.record.asked_for]
+    record = status.record
+    after = ""
     if status.state == "failed":
-        after = (
-            f" after round {status.record.finished_rounds}"
-            if status.record.finished_rounds
-            else ""
-        )
+        if record.finished_rounds:
+            after = f" after round {record.finished_rounds}"
         reason = status.error.rstrip(".") or "see its log"
         yield f"the run has failed{after}: {reason}. {command} goes on with it."
     elif status.state == "stopped":
-        after = (
-            f" after round {status.record.finished_rounds} of {status.record.rounds}"
-            if status.record.rounds
-            else ""
-        )
+        if record.rounds:
+            after = f" after round {record.finished_rounds} of {record.rounds}"
         yield f"the run was stopped{after}. {command} goes on with it; another run needs a folder of its own."
     elif status.state == "stuck" and not status.phase:
         yield "a run was handed in and has not begun: is superexec.sh running?"
     elif status.state == "stuck":
         silent = f"no sign of progress for {format_seconds(status.silence)}, in the phase {status.phase}"
         if waiting:
-            names = ", ".join(
-                f"{site.name} ({site.connection})" for site in waiting[:10]
-            )
-            yield f"{silent}; not answered: {names}. Look at the log of {other} there."
+            yield f"{silent}; not answered: {_first_ten(waiting)}. Look at the log of {node_log} there."
         else:
             yield f"{silent}, which is the server's own work. Look at its log, its memory and its disk."
-    gone = (
-        {"offline"}
-        if status.state == "none"
-        else {"offline", "registered", "unregistered"}
-    )
     missing = [
         site
         for site in status.sites
-        if site.connection in gone and not (waiting and site.record.asked_for)
+        if _is_gone(site, status.state) and site not in waiting
     ]
     if missing and status.state != "finished":
-        names = ", ".join(f"{site.name} ({site.connection})" for site in missing[:10])
-        yield f"not connected: {names}. The log of {other} there says why."
+        yield f"not connected: {_first_ten(missing)}. The log of {node_log} there says why."
+
+
+def _is_gone(site: SiteStatus, state: State) -> bool:
+    """Whether a site is not connected. Before the first run, one that never was need not
+    be.
+    """
+    if state == "none":
+        return site.connection == "offline"
+    return site.connection in ("offline", "registered", "unregistered")
+
+
+def _first_ten(sites: Sequence[SiteStatus]) -> str:
+    return ", ".join(f"{site.name} ({site.connection})" for site in sites[:10])
 
 
 def _seconds(moment: str) -> float:
     """Return the seconds since 1970 of an ISO 8601 time; Flower's are in UTC."""
-    found = datetime.fromisoformat(moment)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    parsed = datetime.fromisoformat(moment)
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=UTC)
+    return parsed.timestamp()
 
 
 def status_panel(status: Status) -> RenderableType:
     """Render the whole status for a terminal."""
-    parts: list[RenderableType] = [_facts(status), _site_table(status)]
+    blocks: list[RenderableType] = [_run_table(status), _site_table(status)]
     for site in status.sites:
-        if site.record.last_error:
-            text = f"{site.name}, {_ago(site.record.last_error_at, status.time)}: {site.record.last_error}"
-            parts.append(Text(text, style="yellow", overflow="fold"))
-    parts += [
-        Text(f"problem: {problem}", style="bold red", overflow="fold")
-        for problem in status.problems
-    ]
+        record = site.record
+        if record.last_error:
+            ago = _ago(record.last_error_at, status.time)
+            line = f"{site.name}, {ago}: {record.last_error}"
+            blocks.append(Text(line, style="yellow", overflow="fold"))
+    for problem in status.problems:
+        line = f"problem: {problem}"
+        blocks.append(Text(line, style="bold red", overflow="fold"))
     return Panel(
-        Group(*parts),
+        Group(*blocks),
         title=Text(status.record.method or "fedaux", style="bold"),
         title_align="left",
         subtitle=time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status.time)),
@@ -378,97 +393,103 @@ def watch(console: Console, read: Callable[[], Status], every: float) -> Status:
             return status
 
 
-def _facts(status: Status) -> Table:
-    grid, record = Table.grid(padding=(0, 2)), status.record
+def _run_table(status: Status) -> Table:
+    grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
     grid.add_row("run", Text(_run(status), style=STYLES.get(status.state, "")))
+    record = status.record
     if record.last_progress and status.phase:
-        limit = (
-            f"; stuck after {format_seconds(status.stuck_after)}"
-            if status.stuck_after
-            else ""
-        )
-        grid.add_row("progress", f"{format_seconds(status.silence)} ago{limit}")
-    for name, seconds in (
-        ("last round", record.last_seconds),
-        ("all rounds", record.seconds),
-    ):
-        if seconds:
-            grid.add_row(
-                name,
-                ", ".join(f"{phase} {value:.1f} s" for phase, value in seconds.items()),
-            )
-    told = [site for site in status.sites if site.record.versions]
-    for versions in dict.fromkeys(
-        [status.versions, *(site.record.versions for site in told)] if told else []
-    ):
-        names = [*(["the server"] if versions == status.versions else [])]
-        names += [site.name for site in told if site.record.versions == versions]
-        grid.add_row("versions", f"{versions}: {', '.join(names)}")
+        progress = f"{format_seconds(status.silence)} ago"
+        if status.stuck_after:
+            progress += f"; stuck after {format_seconds(status.stuck_after)}"
+        grid.add_row("progress", progress)
+    if record.last_seconds:
+        grid.add_row("last round", _by_phase(record.last_seconds))
+    if record.seconds:
+        grid.add_row("all rounds", _by_phase(record.seconds))
+    for versions, parties in _parties_by_versions(status).items():
+        grid.add_row("versions", f"{versions}: {', '.join(parties)}")
     if record.bytes_sent or record.bytes_received:
-        sent, received = (
-            format_bytes(record.bytes_sent),
-            format_bytes(record.bytes_received),
-        )
+        sent = format_bytes(record.bytes_sent)
+        received = format_bytes(record.bytes_received)
         grid.add_row("arrays", f"{sent} sent, {received} received")
     return grid
 
 
+def _by_phase(seconds: Mapping[str, float]) -> str:
+    return ", ".join(f"{phase} {value:.1f} s" for phase, value in seconds.items())
+
+
+def _parties_by_versions(status: Status) -> dict[str, list[str]]:
+    """Who runs which versions; empty while no site has said it."""
+    parties = {status.versions: ["the server"]}
+    for site in status.sites:
+        if site.record.versions:
+            parties.setdefault(site.record.versions, []).append(site.name)
+    if parties == {status.versions: ["the server"]}:
+        return {}
+    return parties
+
+
 def _run(status: Status) -> str:
     words = {"none": "none yet: run.sh starts one", "starting": "is being started"}
-    text, record = words.get(status.state, status.state), status.record
+    state = words.get(status.state, status.state)
+    record = status.record
     if not record.rounds:
-        return text
+        return state
     if not status.phase:
-        return f"{text} after round {record.finished_rounds} of {record.rounds}"
+        return f"{state} after round {record.finished_rounds} of {record.rounds}"
     lasting = format_seconds(max(0.0, status.time - record.phase_since))
-    return (
-        f"{text}: round {status.round} of {record.rounds}, {status.phase} for {lasting}"
-    )
+    return f"{state}: round {status.round} of {record.rounds}, {status.phase} for {lasting}"
+
+
+COLUMNS = ("site", "connection", "doing", "last reply", "ε spent", "left", "failed")
 
 
 def _site_table(status: Status) -> Table:
-    table, now = Table(header_style="bold", box=None, padding=(0, 2, 0, 0)), status.time
-    for name in (
-        "site",
-        "connection",
-        "doing",
-        "last reply",
-        "ε spent",
-        "left",
-        "failed",
-    ):
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0))
+    for name in COLUMNS:
         table.add_column(name, no_wrap=name != "failed")
     styles = {"online": "green", "offline": "red", "unregistered": "red"}
+    now = status.time
     for site in status.sites:
-        record, spent = site.record, site.record.epsilon
+        record = site.record
+        connection = f"{site.connection} {_for(site.since, now)}"
+        doing = ""
+        if record.asked_for:
+            doing = f"{record.asked_for} {_for(record.asked_at, now)}"
+        left = ""
+        if site.left is not None:
+            left = f"{round(site.left, 3):g}"
+        failures = [f"{kind} {count}" for kind, count in record.failures.items()]
         table.add_row(
             Text(site.name),
-            Text(
-                f"{site.connection} {_for(site.since, now)}",
-                style=styles.get(site.connection, ""),
-            ),
-            Text(
-                f"{record.asked_for} {_for(record.asked_at, now)}"
-                if record.asked_for
-                else ""
-            ),
+            Text(connection, style=styles.get(site.connection, "")),
+            Text(doing),
             Text(_ago(record.last_reply, now)),
-            Text(
-                "?" if spent is None else "∞" if math.isinf(spent) else f"{spent:.3g}"
-            ),
-            Text("" if site.left is None else f"{round(site.left, 3):g}"),
-            Text(
-                ", ".join(f"{kind} {count}" for kind, count in record.failures.items())
-            ),
+            Text(_spent(record.epsilon)),
+            Text(left),
+            Text(", ".join(failures)),
         )
     return table
 
 
+def _spent(epsilon: float | None) -> str:
+    if epsilon is None:
+        return "?"
+    if math.isinf(epsilon):
+        return "∞"
+    return f"{epsilon:.3g}"
+
+
 def _for(moment: float | None, now: float) -> str:
-    return format_seconds(max(0.0, now - moment)) if moment else ""
+    if not moment:
+        return ""
+    return format_seconds(max(0.0, now - moment))
 
 
 def _ago(moment: float | None, now: float) -> str:
-    return f"{_for(moment, now)} ago" if moment else "never"
+    if not moment:
+        return "never"
+    return f"{_for(moment, now)} ago"

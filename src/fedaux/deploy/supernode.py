@@ -86,14 +86,13 @@ def bundle_problem(bundle: bytes) -> str:
         project["project"]["version"],
         app["publisher"],
     ]
-    client, others = (
-        app["components"].get("clientapp"),
-        set(app["components"]) - {"clientapp", "serverapp"},
-    )
+    client = app["components"].get("clientapp")
+    others = sorted(set(app["components"]) - {"clientapp", "serverapp"})
     if not all(isinstance(label, str) and PLAIN.fullmatch(label) for label in labels):
         return f"its name, version or publisher is none: {str(labels)[:200]}"
     if client != CLIENT_APP or others:
-        return f"it wants to run {', '.join([str(client), *sorted(others)])[:200]} here, not {CLIENT_APP}"
+        wanted = ", ".join([str(client), *others])
+        return f"it wants to run {wanted[:200]} here, not {CLIENT_APP}"
     return ""
 
 
@@ -133,10 +132,8 @@ class SocketClient(RuntimeHttpClient):
         client = cls(
             "http://supernode", interceptors=interceptors, retry_invoker=retry_invoker
         )
-        timeout, transport = (
-            client._client.timeout,
-            httpx.HTTPTransport(uds=server_address),
-        )
+        timeout = client._client.timeout
+        transport = httpx.HTTPTransport(uds=server_address)
         client._client.close()
         # no proxies
         client._client = httpx.Client(
@@ -196,16 +193,14 @@ def clock_problem(words: Sequence[str]) -> str:
     from fedaux.deploy.checks import check_clock
 
     options = dict(pairwise(words))
-    address, ca = (
-        options.get("--superlink", ""),
-        Path(options.get("--root-certificates", "")),
-    )
-    found = check_clock(address, ca) if address and ca.is_file() else None
-    return (
-        f"this machine's clock is {found.detail}; {found.remedy}"
-        if found and found.ok is False
-        else ""
-    )
+    address = options.get("--superlink", "")
+    ca = Path(options.get("--root-certificates", ""))
+    if not address or not ca.is_file():
+        return ""
+    clock = check_clock(address, ca)
+    if clock.ok is not False:
+        return ""
+    return f"this machine's clock is {clock.detail}; {clock.remedy}"
 
 
 def log_clock_problem(words: Sequence[str]) -> None:
@@ -241,7 +236,9 @@ def end_with_thread(failed: threading.ExceptHookArgs) -> None:
     a node for gone.
     """
     if failed.exc_type is not SystemExit:
-        name = failed.thread.name if failed.thread else "unknown"
+        name = "unknown"
+        if failed.thread:
+            name = failed.thread.name
         log(
             ERROR,
             "The node has failed: its thread %s has ended.",
