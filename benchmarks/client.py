@@ -62,7 +62,7 @@ def arms(network: PrototypeSpec, folder: Path) -> tuple[Action, Action]:
     federation = in_process(config, folder, folder / "cache")
     state = initial_state(server)
     server.restore(state)
-    state, _ = collect_releases(server, federation, state, [CLIENT], Costs())
+    state, _ = collect_releases(server, federation, state, [CLIENT])
     order = server.orders.train(state, CLIENT)
     records = open_private(config, CLIENT)[0]
     model = build(network, records.shape, order.classes, 0)

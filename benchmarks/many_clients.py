@@ -17,7 +17,6 @@ from benchmarks.measure import Action, Row, compare
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig
-from fedaux.core.timing import Costs
 from fedaux.messages import Update
 from fedaux.runs.runner import in_process
 from fedaux.server.preparation import collect_releases, initial_state
@@ -55,7 +54,7 @@ def orders(clients: int, folder: Path) -> Action:
     state = initial_state(server)
     server.restore(state)
     asked = [server.clients[i] for i in rng.choice(clients, ASKED, replace=False)]
-    state, _ = collect_releases(server, federation, state, asked, Costs())
+    state, _ = collect_releases(server, federation, state, asked)
 
     def ask() -> None:
         replies = list(

@@ -149,7 +149,7 @@ def main(grid: Grid, context: Context) -> None:
     federation = GridFederation(grid, nodes)
     state = initial_state(parts)
     embedding = parts.restore(state)
-    state, failures = collect_releases(parts, federation, state, parts.clients, Costs())
+    state, failures = collect_releases(parts, federation, state, parts.clients)
     assert embedding is not None
     assert not failures, failures
     weights = embedding.teacher_weights(state.releases, parts.clients)

@@ -139,7 +139,7 @@ def measure(
     with costs.phase("server"):
         current = Round.start(server, embedding, state, names, Costs())
     for name in names:
-        order = server.orders.train(state, name, current.teacher_weights)
+        order = server.orders.train(state, name, current.teachers.weights)
         half = dict[str, Any]()
         if run_on == "clients":
             with costs.phase("client"):

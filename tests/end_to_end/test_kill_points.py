@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedaux.server.run_state import HISTORY, RELEASES, RunState
-from fedaux.server.standing import FOLDER
+from fedaux.server.standing import TEACHERS_FOLDER
 from helpers.scripted import CONFIG
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "kill_points.py"
@@ -43,7 +43,9 @@ def outcome(folder: Path) -> tuple[Any, ...]:
 
 def teachers(folder: Path) -> dict[str, bytes]:
     """The files of standing teachers, and nothing that a killed run has left."""
-    return {path.name: path.read_bytes() for path in (folder / FOLDER).glob("*")}
+    return {
+        path.name: path.read_bytes() for path in (folder / TEACHERS_FOLDER).glob("*")
+    }
 
 
 STANDING = ["teachers.standing=true", "fraction=0.5"]

@@ -12,7 +12,6 @@ import fedaux
 from fedaux import run
 from fedaux.cli.run import show_run
 from fedaux.config.presets import DEMO
-from fedaux.core.timing import Costs
 from fedaux.data.federated import open_data
 from fedaux.export.export import export_model
 from fedaux.export.model import read_card
@@ -41,7 +40,7 @@ def test_heads_know_something_before_the_first_round(
     embedding = server.restore(state)
     assert embedding is not None
     state, failures = collect_releases(
-        server, in_process(config, tmp_path), state, data.clients, Costs()
+        server, in_process(config, tmp_path), state, data.clients
     )
     assert not failures
     started = private_heads(server, state, embedding)

@@ -24,7 +24,7 @@ from fedaux.config.sections import (
 )
 from fedaux.messages import Order, Reply, TrainOrder, Update
 from fedaux.runs.runner import in_process
-from fedaux.server import round as round_module
+from fedaux.server import round_teachers
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.result import FinishedRun
 from fedaux.server.server import make_server
@@ -130,7 +130,7 @@ def test_the_server_never_runs_a_clients_model(
     def refuse(*_: object) -> None:
         raise AssertionError("a teacher pass on the server")
 
-    monkeypatch.setattr(round_module, "teacher_logits", refuse)
+    monkeypatch.setattr(round_teachers, "teacher_logits", refuse)
     result = run(at(CONFIG, "clients"), tmp_path / "run", cache=tmp_path / "cache")
     assert all(each.distill_loss is not None for each in result.state.history)
     with pytest.raises(AssertionError, match="teacher pass"):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-Sent = TypeVar("Sent")
 
 
 @dataclass
@@ -31,10 +28,6 @@ class Costs:
             nested = sum(self.seconds.values()) - before
             spent = time.perf_counter() - start - nested
             self.seconds[name] = self.seconds.get(name, 0.0) + spent
-
-    def count_sent(self, orders: Sequence[Sent]) -> Sequence[Sent]:
-        self.sent += sum(map(payload_bytes, orders))
-        return orders
 
 
 def payload_bytes(message: object) -> int:

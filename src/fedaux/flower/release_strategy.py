@@ -26,7 +26,6 @@ from fedaux.core.arrays import Arrays
 from fedaux.core.errors import Exit, FedauxError, SettingsError
 from fedaux.core.failures import Failure, Refusal
 from fedaux.core.io import write_atomically
-from fedaux.core.timing import Costs
 from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.records import Records
 from fedaux.data.user_rows import UserRecords
@@ -214,7 +213,7 @@ class ReleaseStrategy(FedAvg):
             message_types=types,
         )
         self.state, failures = collect_releases(
-            self.server, federation, self.state, list(nodes), Costs()
+            self.server, federation, self.state, list(nodes)
         )
         self.state = replace(self.state, releases=_without_repeats(self.state.releases))
         for failure in failures:

@@ -1,5 +1,5 @@
-"""What answers orders: sites over a network, clients in this process, or regional
-servers.
+"""What answers orders: sites over a network, clients in this process, regional servers,
+or secure sums over sites.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Protocol
 
 from fedaux.core.failures import Failure
 from fedaux.messages.orders import Order
-from fedaux.messages.replies import Answer, Subtotal
+from fedaux.messages.replies import Answer, SecureTotal, Subtotal
 
-Reply = Answer | Failure | Subtotal
+Reply = Answer | Failure | Subtotal | SecureTotal
 
 
 class Federation(Protocol):

@@ -5,12 +5,15 @@ protected.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.core.accounts import Account
 from fedaux.core.arrays import Arrays, ArrayTree
+from fedaux.core.failures import Failure
+from fedaux.core.results import ClientMetrics, PrivateTraining
 from fedaux.messages.declaration import Disclosure, Protection, answered, reply
 from fedaux.messages.orders import (
     HASH,
@@ -328,12 +331,47 @@ class Masked:
 
 @dataclass(frozen=True, eq=False)
 class Subtotal:
-    """A regional server's sum of its clients' updates in a round, as one reply; see
-    `server.regions`.
+    """The sum of several clients' updates in a round, as one reply: of a regional
+    server, see `server.regions`, or of a secure sum.
+
+    Attributes:
+        contribution: The arrays of `methods.contribution.Contribution`.
+        accounts: The accounts of all clients that answered.
+        client_metrics: Of the clients whose updates were used.
+        private_training: Of the clients that train with noise.
+        unprotected: How many updates came without noise.
+        update_norms: How far each client moved its model, by prototype.
+        failures: Of the clients that did not contribute.
+        received: The bytes that these clients sent.
     """
 
-    facts: dict[str, Any] = field(repr=False)  # for JSON: figures of each client
-    contribution: ArrayTree = field(repr=False)  # `methods.contribution.Contribution`
+    contribution: ArrayTree = field(repr=False)
+    accounts: dict[str, Account]
+    client_metrics: dict[str, ClientMetrics]
+    private_training: dict[str, PrivateTraining] = field(default_factory=dict)
+    unprotected: int = 0
+    update_norms: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    received: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class SecureTotal:
+    """The secure sum of what several sites answered to the same order, as one reply.
+
+    Attributes:
+        order: What one of them was asked; the others were asked the same.
+        vector: The sum.
+        sites: The sites whose vectors are in it.
+        accounts: The accounts of all sites that sent a vector.
+        scale: Of the noise that each site has added, in steps.
+    """
+
+    order: DataOrder
+    vector: NDArray[np.int64] = field(repr=False)
+    sites: tuple[str, ...]
+    accounts: dict[str, Account]
+    scale: float
 
 
 Answer = Release | Sums | Update | Masked | SumReply | Consent  # of a site

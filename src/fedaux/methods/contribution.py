@@ -327,6 +327,13 @@ class Contribution:
         }, self.ensemble
 
 
+def check_logits(logits: Reals) -> None:
+    """Raise the ValueError of a teacher whose logits are not finite or far too
+    large.
+    """
+    _check_term(logits, 1.0, ENSEMBLE_BITS)
+
+
 def _sum(weights: Reals) -> FixedSum:
     return FixedSum.of(weights, 1.0, ENSEMBLE_BITS)
 

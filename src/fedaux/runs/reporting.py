@@ -35,6 +35,7 @@ from fedaux.messages import (
     PlanOrder,
     PrepareOrder,
     Reply,
+    SecureTotal,
     Subtotal,
     SumOrder,
     SumReply,
@@ -84,7 +85,7 @@ class ReportingFederation:
             OrdersSent(task, round_, clients, sum(map(payload_bytes, orders)))
         )
         for reply in self.federation.ask(orders):
-            if not isinstance(reply, Subtotal):  # which is no client's
+            if not isinstance(reply, Subtotal | SecureTotal):  # which are no client's
                 done += 1
                 size, failure = (
                     payload_bytes(reply),

@@ -103,7 +103,7 @@ def make_plan(server: Server, state: RunState) -> RunPlan:
             orders.append(server.orders.sums(state, client, head.sends))
         if not find_method(config.method).analytic:
             orders.append(server.orders.train(state, client))
-    run = state.run or server.orders.run
+    run = server.orders.run_id(state)
     return plan_of(run, config.method, config.rounds, config.federation.secure, orders)
 
 

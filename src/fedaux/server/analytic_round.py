@@ -36,17 +36,18 @@ def compute_heads(
     """Compute each prototype's head from everything its clients have sent; without any,
     the head stays as it was.
     """
-    head, weights = server.config.analytic_head, dict(state.weights)
-    assert head is not None
-    if head.sends == "releases":
+    settings = server.config.analytic_head
+    assert settings is not None
+    if settings.sends == "releases":
         assert embedding is not None
         return private_heads(server, state, embedding)
     hooks = analytic_hooks(server.config)
+    weights = dict(state.weights)
     for label, arrays in state.sums.items():
-        mapped = head_features(server, state, label)
-        covariance = partial(public_covariance, server, label, mapped)
-        computed = hooks.head(hooks.read(arrays).value(), covariance)
-        weights[label] = with_head(server, label, weights[label], mapped, computed)
+        features = head_features(server, state, label)
+        covariance = partial(public_covariance, server, label, features)
+        head = hooks.head(hooks.read(arrays).value(), covariance)
+        weights[label] = with_head(server, label, weights[label], features, head)
     return replace(state, weights=weights)
 
 
@@ -56,15 +57,17 @@ def private_heads(
     """Compute heads from the releases received so far, which costs no further
     privacy.
     """
-    weights, scorer = dict(state.weights), cast(ClassEmbeddingScorer, server.scorer)
+    scorer = cast(ClassEmbeddingScorer, server.scorer)
+    weights = dict(state.weights)
     for label in weights:
-        if releases := prototype_releases(server, state, label):
-            head = scorer.head(
-                state.public[label], embedding.reference[label], cap_precision(releases)
-            )
-            learner = cast(Prototype, server.networks.loaded(label, weights[label]))
-            set_head(learner, *head)
-            weights[label] = flatten_state(learner)
+        releases = prototype_releases(server, state, label)
+        if not releases:
+            continue
+        capped = cap_precision(releases)
+        head = scorer.head(state.public[label], embedding.reference[label], capped)
+        learner = cast(Prototype, server.networks.loaded(label, weights[label]))
+        set_head(learner, *head)
+        weights[label] = flatten_state(learner)
     return replace(state, weights=weights)
 
 
@@ -87,53 +90,53 @@ def find_unknown_classes(
     """
     if server.method.sends != "releases":
         return {}
-    scorer, found = cast(ClassEmbeddingScorer, server.scorer), {}
+    scorer = cast(ClassEmbeddingScorer, server.scorer)
+    by_label: dict[str, list[tuple[int, float, float]]] = {}
     for label in state.weights:
-        releases = prototype_releases(server, state, label)
-        if releases and (
-            unknown := unknown_classes(
-                [scorer.class_values(state.public[label], r) for r in releases]
-            )
-        ):
-            found[label] = unknown
-    return found
+        public = state.public[label]
+        values = [
+            scorer.class_values(public, release)
+            for release in prototype_releases(server, state, label)
+        ]
+        unknown = unknown_classes(values) if values else []
+        if unknown:
+            by_label[label] = unknown
+    return by_label
 
 
 def head_features(server: Server, state: RunState, label: str) -> HeadFeatures:
     """Return the features that clients sum up for a prototype's head."""
-    mapped = HeadFeatures(
-        server.networks.whole[label].width, server.config.random_features
-    )
-    mapped.standardise(state.standardisation.get(label, {}))
-    return mapped
+    width = server.networks.whole[label].width
+    features = HeadFeatures(width, server.config.random_features)
+    features.standardise(state.standardisation.get(label, {}))
+    return features
 
 
-def public_covariance(server: Server, label: str, mapped: HeadFeatures) -> Matrix:
+def public_covariance(server: Server, label: str, features: HeadFeatures) -> Matrix:
     """Return the shrunk covariance of these features over D⁻."""
 
     def transform(rows: Rows) -> Rows:
         with torch.inference_mode():
-            return np.asarray(mapped(torch.from_numpy(rows)).numpy())
+            return np.asarray(features(torch.from_numpy(rows)).numpy())
 
     psi = transform_rows(server.public.negatives(label), transform).astype(np.float64)
-    return shrunk(
-        np.cov(psi, rowvar=False, bias=True).reshape(mapped.width, -1), len(psi)
-    )
+    covariance = np.cov(psi, rowvar=False, bias=True)
+    return shrunk(covariance.reshape(features.width, -1), len(psi))
 
 
 def with_head(
-    server: Server, label: str, weights: Arrays, mapped: HeadFeatures, head: Head
+    server: Server, label: str, weights: Arrays, features: HeadFeatures, head: Head
 ) -> Arrays:
     """Return the learner's weights with this head; in a whole network, the head is
     converted to h0's own features.
     """
     learner = cast(Prototype, server.networks.loaded(label, weights))
-    linear: nn.Module = nn.Linear(mapped.width, server.classes)
+    linear: nn.Module = nn.Linear(features.width, server.classes)
     with torch.no_grad():
         for tensor, values in zip(linear.parameters(), head, strict=True):
             tensor.copy_(torch.from_numpy(values))
     if not isinstance(learner.features, HeadFeatures):
-        linear = mapped.fold(cast(nn.Linear, linear))
+        linear = features.fold(cast(nn.Linear, linear))
     learner.head.load_state_dict(linear.state_dict())
     return flatten_state(learner)
 
@@ -144,23 +147,17 @@ def set_head(
     """Load a head on h0's own features into a prototype, in the form it needs; its
     extractor is unchanged.
     """
-    head = (
-        torch.from_numpy(weights).to(model.head.weight.device),
-        torch.from_numpy(bias).to(model.head.bias.device),
-    )
+    weight_tensor = torch.from_numpy(weights).to(model.head.weight.device)
+    bias_tensor = torch.from_numpy(bias).to(model.head.bias.device)
     if isinstance(model.features, HeadFeatures):
-        head = model.features.unfold(*head)
+        weight_tensor, bias_tensor = model.features.unfold(weight_tensor, bias_tensor)
     with torch.no_grad():
-        model.head.weight.copy_(head[0])
-        model.head.bias.copy_(head[1])
+        model.head.weight.copy_(weight_tensor)
+        model.head.bias.copy_(bias_tensor)
 
 
 def finish_round(
-    server: Server,
-    state: RunState,
-    chosen: Sequence[str],
-    failures: Sequence[Failure],
-    costs: Costs,
+    server: Server, state: RunState, failures: Sequence[Failure], costs: Costs
 ) -> RunState:
     """Return the state after a round in which heads were computed and nothing was
     trained.
@@ -170,20 +167,22 @@ def finish_round(
             server.networks, state.weights, server.public.test_inputs, server.classes
         )
     records = state.records
-    part = [client for client in sorted(chosen) if client in records]
+    client_metrics = {
+        client: ClientMetrics(records[client], 0.0, 0.0)
+        for client in sorted(state.selected)
+        if client in records
+    }
     result = RoundResult(
         round=state.round + 1,
-        accuracy={label: one.accuracy for label, one in tests.items()},
-        client_metrics={
-            client: ClientMetrics(records[client], 0.0, 0.0) for client in part
-        },
+        accuracy={label: test.accuracy for label, test in tests.items()},
+        client_metrics=client_metrics,
         failures=tuple(failures),
         epsilon=state.max_epsilon,
         bytes_sent=costs.sent,
         bytes_received=costs.received,
         seconds=costs.seconds,
-        metrics={label: one.summary() for label, one in tests.items()},
+        metrics={label: test.summary() for label, test in tests.items()},
         unknown_classes=find_unknown_classes(server, state),
-        confusion={label: one.table.tolist() for label, one in tests.items()},
+        confusion={label: test.table.tolist() for label, test in tests.items()},
     )
     return state.after(state.weights, result)

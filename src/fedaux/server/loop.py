@@ -12,18 +12,20 @@ from fedaux.config.schema import Config
 from fedaux.core.accounts import Account
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import Failure
-from fedaux.core.progress import ReplyReceived, WorkProgress
+from fedaux.core.progress import ReplyReceived
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
-from fedaux.messages import Federation, Subtotal, TrainOrder, Update
-from fedaux.methods.summed_update import update_shapes, vector_length
+from fedaux.messages import Federation, Subtotal, Update
 from fedaux.server.agreement import agree_on_plan, show_to_others
 from fedaux.server.analytic_round import finish_round
-from fedaux.server.preparation import by_prototype, initial_state, prepare
+from fedaux.server.preparation import initial_state, prepare
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
-from fedaux.server.secure_sum import secure_total
+from fedaux.server.secure_sum import SecureSums
 from fedaux.server.server import Server
+from fedaux.server.traffic import CountedFederation
+
+Save = Callable[[RunState], None]
 
 
 class QuorumError(FedauxError, RuntimeError):
@@ -38,7 +40,7 @@ def run(
     server: Server,
     federation: Federation,
     state: RunState | None,
-    save: Callable[[RunState], None],
+    save: Save,
     until: int | None = None,
 ) -> RunState:
     """Run all rounds, or continue from `state`; `save` is called after preparation and
@@ -57,45 +59,43 @@ def run(
     last = server.config.rounds if until is None else min(until, server.config.rounds)
     while state.round < last:
         wanted, chosen = sample(server.clients, server.config, state.round + 1)
-        before = state
         show_to_others(server, federation, chosen)
+        clients = answering(server, federation, state, costs)
+        before = state
         # P2, P3
-        state, failures = prepare(server, federation, state, chosen, embedding, costs)
+        state, failures = prepare(server, clients, state, chosen, embedding, costs)
         if state is not before:
             save(state)
         state = replace(state, selected=tuple(chosen))
         if server.method.analytic:
-            prepared = sum(client in state.records for client in chosen)
-            check_quorum(server.config, state.round + 1, prepared, wanted, failures)
-            state, costs = finish_round(server, state, chosen, failures, costs), Costs()
-            save(state)
-            continue
-        current = Round.start(server, embedding, state, chosen, costs)
-        accounts = train(server, federation, state, current, wanted, chosen)  # T1, T2
-        current.failures += failures
-        state = state.with_accounts(chosen, accounts)
-        contributed, scored = len(current.client_metrics), current.teacher_weights
-        unscored = scored is not None and not scored.teachers
-        try:
-            check_quorum(
-                server.config,
-                current.number,
-                contributed,
-                wanted,
-                current.failures,
-                unscored,
-            )
-        except QuorumError:
-            save(state)  # the round is lost; what it cost the clients is not
-            raise
-        server.on_progress(
-            WorkProgress(
-                f"round {current.number}", 0, 0, "averaging and distilling", "distil"
-            )
-        )
-        state, costs = current.finish(state), Costs()  # T2, T3
+            check_prepared(server, state, wanted, failures)
+            state = finish_round(server, state, failures, costs)
+        else:
+            current = Round.start(server, embedding, state, chosen, costs)
+            accounts = train(server, clients, state, current, wanted, chosen)  # T1, T2
+            current.failures += failures
+            state = state.with_accounts(chosen, accounts)
+            try:
+                check_trained(server, current, wanted)
+            except QuorumError:
+                save(state)  # the round is lost; what it cost the clients is not
+                raise
+            state = current.finish(state)  # T3
         save(state)
+        costs = Costs()
     return state
+
+
+def answering(
+    server: Server, federation: Federation, state: RunState, costs: Costs
+) -> Federation:
+    """Return what answers the orders of a round: the clients, or secure sums over
+    them. All bytes are added to `costs`.
+    """
+    counted = CountedFederation(federation, costs)
+    if server.config.federation.secure:
+        return SecureSums(server, counted, server.orders.run_id(state))
+    return counted
 
 
 def train(
@@ -109,25 +109,19 @@ def train(
     """Let the chosen clients train (T1) until enough have contributed; return the
     accounts of all that answered.
     """
-    accounts = {}
+    accounts: dict[str, Account] = {}
+    weights = current.teachers.weights
     with current.costs.phase("train"):
-        orders = [
-            server.orders.train(state, client, current.teacher_weights)
-            for client in chosen
-        ]
-        if server.config.federation.secure:
-            return train_securely(server, federation, state, current, orders)
-        for reply in federation.ask(current.costs.count_sent(orders)):
+        orders = [server.orders.train(state, client, weights) for client in chosen]
+        for reply in federation.ask(orders):
             if isinstance(reply, Update):
                 accounts[reply.client] = Account.from_json(reply.account)
-                if failure := current.add(reply):  # T2
-                    server.on_progress(
-                        ReplyReceived(
-                            "train", current.number, reply.client, 0, failure=failure
-                        )
-                    )
+                failure = current.add(reply)  # T2
+                if failure is not None:
+                    report_refusal(server, current, failure)
             elif isinstance(reply, Subtotal):
-                accounts |= current.merge(reply)  # T2, of many clients at once
+                current.merge(reply)  # T2, of many clients at once
+                accounts |= reply.accounts
             elif isinstance(reply, Failure):
                 current.failures.append(reply)
             if len(current.client_metrics) >= wanted:
@@ -135,27 +129,32 @@ def train(
     return accounts
 
 
-def train_securely(
-    server: Server,
-    federation: Federation,
-    state: RunState,
-    current: Round,
-    orders: Sequence[TrainOrder],
-) -> dict[str, Account]:
-    """Add the secure sum of each prototype's updates (T1, T2); return the accounts of
-    all that took part.
+def report_refusal(server: Server, current: Round, failure: Failure) -> None:
+    """Report an update that was counted as a reply, and then refused."""
+    server.on_progress(
+        ReplyReceived("train", current.number, failure.client, 0, failure=failure)
+    )
+
+
+def check_prepared(
+    server: Server, state: RunState, wanted: int, failures: Sequence[Failure]
+) -> None:
+    """Raise an error if too few of the round's clients have sent what a head is
+    computed from.
     """
-    accounts: dict[str, Account] = {}
-    for label, group in by_prototype(server, orders).items():
-        length = vector_length(update_shapes(group[0], server.hooks))
-        total, failures = secure_total(
-            server, state, federation, group, length, current.costs
-        )
-        current.failures += failures
-        if total is not None:
-            current.add_sum(label, total, group[0])
-            accounts |= total.accounts
-    return accounts
+    records = state.records
+    prepared = [client for client in state.selected if client in records]
+    check_quorum(server.config, state.round + 1, len(prepared), wanted, failures)
+
+
+def check_trained(server: Server, current: Round, wanted: int) -> None:
+    """Raise an error if too few clients have contributed, or none of them may teach."""
+    weights = current.teachers.weights
+    unscored = weights is not None and not weights.teachers
+    contributed = len(current.client_metrics)
+    check_quorum(
+        server.config, current.number, contributed, wanted, current.failures, unscored
+    )
 
 
 def quorum(config: Config, wanted: int) -> int:
@@ -180,10 +179,11 @@ def check_quorum(
     reasons = "; ".join(
         f"{failure.client}: {failure.reason}" for failure in failures[:3]
     )
+    no_scores = ", and no scores" if unscored else ""
     raise QuorumError(
         f"round {number} has {contributed} contributions of {wanted}, and "
         f"federation.quorum = {config.federation.quorum:g} asks for "
-        f"{needed}{', and no scores' if unscored else ''} ({reasons}). The rounds "
+        f"{needed}{no_scores} ({reasons}). The rounds "
         "before it are saved: mend the clients and start the run again to go on."
     )
 
@@ -195,10 +195,8 @@ def sample(
     stream; (⌈C·n⌉, clients).
     """
     wanted = max(1, math.ceil(config.fraction * len(clients) - 1e-9))
-    count = min(
-        len(clients), math.ceil(wanted * (1 + config.federation.over_selection) - 1e-9)
-    )
+    with_spare = wanted * (1 + config.federation.over_selection)
+    count = min(len(clients), math.ceil(with_spare - 1e-9))
     rng = numpy_stream(config.seed, "sampling", round_)
-    return wanted, [
-        clients[i] for i in sorted(rng.choice(len(clients), size=count, replace=False))
-    ]
+    drawn = rng.choice(len(clients), size=count, replace=False)
+    return wanted, [clients[index] for index in sorted(drawn)]

@@ -116,11 +116,13 @@ class Orders:
     def hooks(self) -> Hooks:
         return hooks_of(self.config.method, dict(self.config.method_options))
 
+    def run_id(self, state: RunState) -> str:
+        """Return the id under which clients keep their state of the run."""
+        return state.run or self._run_id_of_settings
+
     @cached_property
-    def run(self) -> str:
-        """The run's id, cached: hashing all settings takes longer than the rest of an
-        order.
-        """
+    def _run_id_of_settings(self) -> str:
+        # cached: hashing all settings takes longer than the rest of an order
         return self.config.run_id
 
     def prepare(self, state: RunState, client: str) -> PrepareOrder:
@@ -192,7 +194,7 @@ class Orders:
             h0=self.public.h0[spec.label].hash if config.head_only else "",
             known_entries=known_entries,
             known_signature=signature,
-            run=state.run or self.run,
+            run=self.run_id(state),
             last_round=state.client(client).last_round,
             extractor=self._extractor(state, client)
             if config.head_only or teaching.get("public")

@@ -3,7 +3,7 @@ of what they answer.
 
 The merging server runs the ordinary loop, and `Regions` is its federation. All servers
 see the run's folder. The merging one keeps its state there, and says in a file below
-`FOLDER` which clients it asks for what; each `Region` answers with one file. Releases
+`REGIONS_FOLDER` which clients it asks for what; each `Region` answers with one file. Releases
 are handed on as they are, since a teacher's weights depend on everybody's; updates as
 their sum.
 """
@@ -14,11 +14,13 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fedaux.core.accounts import Account
+from fedaux.core.arrays import ArrayTree
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import Failure
 from fedaux.core.io import write_atomically
@@ -30,6 +32,7 @@ from fedaux.core.progress import (
     Task,
     no_progress,
 )
+from fedaux.core.results import ClientMetrics, PrivateTraining
 from fedaux.core.timing import Costs
 from fedaux.messages import (
     Consent,
@@ -47,8 +50,9 @@ from fedaux.server.loop import train
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState, pack, read, release_of, release_row
 from fedaux.server.server import Server
+from fedaux.server.traffic import CountedFederation
 
-FOLDER = "regions"  # in the folder of the run
+REGIONS_FOLDER = "regions"  # in the folder of the run
 POLL_INTERVAL = 0.2  # seconds between two looks for a file
 _REQUEST = re.compile(r"(\d{6})\.json")
 
@@ -70,12 +74,14 @@ class RegionSpec:
 
     @classmethod
     def parse(cls, text: str) -> RegionSpec:
-        found = re.fullmatch(r"(\d+)/(\d+)", text)
-        if not found or not 1 <= int(found[1]) <= int(found[2]):
-            raise RegionError(
-                f'region = {text!r} is not a region; the first of two is region="1/2"'
-            )
-        return cls(int(found[1]), int(found[2]))
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        if match:
+            number, count = map(int, match.groups())
+            if 1 <= number <= count:
+                return cls(number, count)
+        raise RegionError(
+            f'region = {text!r} is not a region; the first of two is region="1/2"'
+        )
 
     @classmethod
     def all(cls, count: int) -> list[RegionSpec]:
@@ -86,19 +92,19 @@ class RegionSpec:
         return f"{self.number}of{self.count}"
 
     def clients(self, names: Sequence[str]) -> Sequence[str]:
-        first, last = (
-            len(names) * place // self.count for place in (self.number - 1, self.number)
-        )
+        first = len(names) * (self.number - 1) // self.count
+        last = len(names) * self.number // self.count
         return names[first:last]
 
     def folder(self, run: Path) -> Path:
         """Return the folder of this region's server, which holds its lock and its
         status.
         """
-        return run / FOLDER / self.name
+        return run / REGIONS_FOLDER / self.name
 
     def answer(self, folder: Path, request: int) -> Path:
-        return folder / FOLDER / f"{request:06d}-{self.name}.safetensors"
+        """Return the file with this region's answer to a request."""
+        return folder / REGIONS_FOLDER / f"{request:06d}-{self.name}.safetensors"
 
 
 ALL_CLIENTS = RegionSpec(1, 1)
@@ -123,9 +129,11 @@ class Regions:
         wait: Callable[[], None] = _sleep,
         on_progress: OnProgress = no_progress,
     ) -> None:
-        self._folder, self._wait, self._on_progress = folder, wait, on_progress
-        self._parts = RegionSpec.all(count)
-        (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._wait = wait
+        self._on_progress = on_progress
+        self._regions = RegionSpec.all(count)
+        (folder / REGIONS_FOLDER).mkdir(parents=True, exist_ok=True)
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Yield the releases of all regions, or one `Subtotal` of each, as they arrive.
@@ -134,70 +142,73 @@ class Regions:
         those that do not approve it.
         """
         if isinstance(orders[0], PlanOrder):
-            plans = [order for order in orders if isinstance(order, PlanOrder)]
-            yield from (
-                Consent(order.client, order.plan_hash, "approved") for order in plans
-            )
+            for order in orders:
+                assert isinstance(order, PlanOrder)
+                yield Consent(order.client, order.plan_hash, "approved")
             return
         task: Task = "release" if isinstance(orders[0], PrepareOrder) else "train"
-        kind = "prepare" if task == "release" else "train"
-        number, missing = (
-            self._request(kind, [order.client for order in orders]),
-            list(self._parts),
-        )
         round_ = getattr(orders[0], "round", None)
-        self._on_progress(
-            OrdersSent(task, round_, tuple(part.name for part in missing), bytes=0)
+        request = self._request(
+            "prepare" if task == "release" else "train",
+            [order.client for order in orders],
         )
-        while missing:
+        waiting = list(self._regions)
+        names = tuple(region.name for region in waiting)
+        self._on_progress(OrdersSent(task, round_, names, bytes=0))
+        while waiting:
             arrived = [
-                part for part in missing if part.answer(self._folder, number).is_file()
+                region
+                for region in waiting
+                if region.answer(self._folder, request).is_file()
             ]
-            for part in arrived:
-                missing.remove(part)
-                done = len(self._parts) - len(missing)
-                yield from self._receive(
-                    part, task, round_, done, part.answer(self._folder, number)
-                )
-            if missing and not arrived:
+            for region in arrived:
+                waiting.remove(region)
+                answer = RegionAnswer.read(region.answer(self._folder, request))
+                self._report(region, answer, task, round_, len(waiting))
+                yield from answer.replies
+            if waiting and not arrived:
                 self._wait()
 
     def end(self) -> None:
         """Tell the regional servers that all rounds are done."""
         self._request("end", [])
 
-    def _receive(
-        self, part: RegionSpec, task: Task, round_: int | None, done: int, path: Path
-    ) -> Iterator[Reply]:
-        """Yield a region's replies and report them; the largest account of its clients
-        is reported as the region's.
+    def _report(
+        self,
+        region: RegionSpec,
+        answer: RegionAnswer,
+        task: Task,
+        round_: int | None,
+        waiting: int,
+    ) -> None:
+        """Report a region's answer; the largest account of its clients is reported as
+        the region's.
         """
-        replies, accounts, failures = _read_answer(path)
-        account, size = (
-            max(accounts, key=lambda one: one.epsilon, default=None),
-            path.stat().st_size,
-        )
+        total = len(self._regions)
         self._on_progress(
             ReplyReceived(
-                task, round_, part.name, size, account, None, done, len(self._parts)
+                task,
+                round_,
+                region.name,
+                answer.size,
+                max(answer.accounts, key=lambda account: account.epsilon, default=None),
+                done=total - waiting,
+                total=total,
             )
         )
-        for failure in failures:
-            lost = Failure(
-                part.name, f"{failure.client}: {failure.reason}", failure.kind
-            )
-            self._on_progress(ReplyReceived(task, round_, part.name, 0, failure=lost))
-        yield from replies
+        for failure in answer.failures:
+            reason = f"{failure.client}: {failure.reason}"
+            lost = Failure(region.name, reason, failure.kind)
+            self._on_progress(ReplyReceived(task, round_, region.name, 0, failure=lost))
 
     def _request(self, kind: str, clients: list[str]) -> int:
         """Write a request, which supersedes all earlier ones, and return its number."""
-        place, number = self._folder / FOLDER, _newest(self._folder) + 1
-        write_atomically(
-            place / f"{number:06d}.json",
-            json.dumps({"kind": kind, "clients": clients}).encode(),
-        )
-        for path in place.iterdir():
-            if path.name[:6].isdigit() and int(path.name[:6]) < number:
+        number = _newest(self._folder) + 1
+        request = json.dumps({"kind": kind, "clients": clients}).encode()
+        write_atomically(_request_file(self._folder, number), request)
+        for path in (self._folder / REGIONS_FOLDER).iterdir():
+            earlier = path.name[:6]
+            if earlier.isdigit() and int(earlier) < number:
                 path.unlink()
         return number
 
@@ -212,21 +223,19 @@ class Region:
         server: Server,
         federation: Federation,
         folder: Path,
-        part: RegionSpec,
+        region: RegionSpec,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        self._server, self._federation, self._folder, self._part = (
-            server,
-            federation,
-            folder,
-            part,
-        )
+        self._server = server
+        self._federation = federation
+        self._folder = folder
+        self._region = region
         self._check = check
-        self._own = frozenset(part.clients(server.clients))
-        self._first: RunState | None = None
+        self._clients = frozenset(region.clients(server.clients))
+        self._first: RunState | None = None  # the state with which it began
+        self._embedding: PublicEmbedding | None = None
         self._round = 0  # the last round that it knows of
         self._agreed = False  # whether its sites were shown the plan of the run
-        self._embedding: PublicEmbedding | None = None
 
     def serve(self, wait: Callable[[], None] = _sleep) -> None:
         """Answer requests until all rounds are done."""
@@ -238,34 +247,26 @@ class Region:
         are done.
         """
         number = _newest(self._folder)
-        answer = self._part.answer(self._folder, number)
+        answer = self._region.answer(self._folder, number)
         if number == 0 or answer.is_file():
             return False
         try:
-            request = json.loads(
-                (self._folder / FOLDER / f"{number:06d}.json").read_text("utf-8")
-            )
+            request = json.loads(_request_file(self._folder, number).read_text("utf-8"))
         except FileNotFoundError:  # a newer request has replaced it
             return False
-        state, own = (
-            self._read_state(),
-            [client for client in request["clients"] if client in self._own],
-        )
+        state = self._read_state()
         if request["kind"] == "end":
             # an earlier, shorter run may have left it
             return state.round >= self._server.config.rounds
         self._check()
-        if not self._agreed:
-            agree_on_plan(self._server, self._federation, state, sorted(self._own))
-            self._agreed = True
-        show_to_others(self._server, self._federation, own)
-        answers = (
-            self._prepare(state, own)
-            if request["kind"] == "prepare"
-            else self._train(state, request, own)
-        )
+        clients = [client for client in request["clients"] if client in self._clients]
+        self._show_plan(state, clients)
+        if request["kind"] == "prepare":
+            content = self._prepare(state, clients)
+        else:
+            content = self._train(state, request["clients"], clients)
         self._check()
-        write_atomically(answer, answers)
+        write_atomically(answer, content)
         return False
 
     def _read_state(self) -> RunState:
@@ -274,81 +275,131 @@ class Region:
         """
         state = RunState.load(self._folder)
         if self._first is None:
-            self._first, self._embedding, self._round = (
-                state,
-                self._server.restore(state),
-                state.round,
-            )
+            self._first = state
+            self._embedding = self._server.restore(state)
+            self._round = state.round
+        rounds = self._server.config.rounds
         for result in state.history[self._round :]:
-            self._server.on_progress(
-                RoundFinished(result, self._server.config.rounds, privacy="")
-            )
+            self._server.on_progress(RoundFinished(result, rounds, privacy=""))
         self._round = state.round
         return replace(
             state, extractors=self._first.extractors, public=self._first.public
         )
 
-    def _prepare(self, state: RunState, own: list[str]) -> bytes:
-        replies = list(
-            self._federation.ask(
-                [self._server.orders.prepare(state, client) for client in own]
-            )
-        )
-        releases = [
-            release_row(reply) for reply in replies if isinstance(reply, Release)
-        ]
-        failures = [vars(reply) for reply in replies if isinstance(reply, Failure)]
+    def _show_plan(self, state: RunState, clients: list[str]) -> None:
+        if not self._agreed:
+            everybody = sorted(self._clients)
+            agree_on_plan(self._server, self._federation, state, everybody)
+            self._agreed = True
+        show_to_others(self._server, self._federation, clients)
+
+    def _prepare(self, state: RunState, clients: list[str]) -> bytes:
+        """Return the releases of the region's clients, for its answer."""
+        orders = [self._server.orders.prepare(state, client) for client in clients]
+        releases: list[dict[str, Any]] = []
+        failures: list[dict[str, Any]] = []
+        for reply in self._federation.ask(orders):
+            if isinstance(reply, Release):
+                releases.append(release_row(reply))
+            elif isinstance(reply, Failure):
+                failures.append(vars(reply))
         return pack({"releases": releases, "failures": failures}, {})
 
     def _train(
-        self, state: RunState, request: dict[str, list[str]], own: list[str]
+        self, state: RunState, asked: Sequence[str], clients: list[str]
     ) -> bytes:
-        """Train the region's own clients; their weights as teachers are relative to
-        those of all regions.
+        """Train the region's clients, and return their sum for its answer; their
+        weights as teachers are relative to those of all clients that are asked.
         """
-        current = Round.start(
-            self._server, self._embedding, state, request["clients"], Costs()
-        )
-        wanted = math.ceil(
-            len(own) / (1 + self._server.config.federation.over_selection) - 1e-9
-        )
-        accounts = (
-            train(self._server, self._federation, state, current, wanted, own)
-            if own
-            else {}
-        )
-        part = current.subtotal(accounts)
-        return pack({"subtotal": part.facts}, part.contribution)
+        server = self._server
+        current = Round.start(server, self._embedding, state, asked, Costs())
+        accounts: dict[str, Account] = {}
+        if clients:
+            spare = 1 + server.config.federation.over_selection
+            wanted = math.ceil(len(clients) / spare - 1e-9)
+            counted = CountedFederation(self._federation, current.costs)
+            accounts = train(server, counted, state, current, wanted, clients)
+        subtotal = current.subtotal(accounts)
+        return pack({"subtotal": subtotal_row(subtotal)}, subtotal.contribution)
+
+
+@dataclass(frozen=True)
+class RegionAnswer:
+    """A region's answer to a request, as its file says.
+
+    Attributes:
+        replies: What the merging server goes on with.
+        accounts: The accounts of the region's clients.
+        failures: Of its clients.
+        size: Of the file, in bytes.
+    """
+
+    replies: list[Reply]
+    accounts: list[Account]
+    failures: list[Failure]
+    size: int
+
+    @classmethod
+    def read(cls, path: Path) -> RegionAnswer:
+        size = path.stat().st_size
+        values, arrays = read(path)
+        if "subtotal" in values:
+            subtotal = subtotal_of(values["subtotal"], arrays)
+            accounts = list(subtotal.accounts.values())
+            return cls([subtotal], accounts, subtotal.failures, size)
+        releases = [release_of(row) for row in values["releases"]]
+        failures = [Failure(**row) for row in values["failures"]]
+        accounts = [Account.from_json(release.account) for release in releases]
+        return cls([*releases, *failures], accounts, failures, size)
+
+
+def subtotal_row(subtotal: Subtotal) -> dict[str, Any]:
+    """Return what a subtotal says beside its arrays, for JSON."""
+    return {
+        "client_metrics": _rows(subtotal.client_metrics),
+        "failures": [vars(failure) for failure in subtotal.failures],
+        "private_training": _rows(subtotal.private_training),
+        "accounts": _rows(subtotal.accounts),
+        "unprotected": subtotal.unprotected,
+        "norms": subtotal.update_norms,
+        "received": subtotal.received,
+    }
+
+
+def subtotal_of(row: dict[str, Any], contribution: ArrayTree) -> Subtotal:
+    """Read what `subtotal_row` has written."""
+    accounts = {name: Account(**values) for name, values in row["accounts"].items()}
+    client_metrics = {
+        name: ClientMetrics(**values) for name, values in row["client_metrics"].items()
+    }
+    private_training = {
+        name: PrivateTraining(**values)
+        for name, values in row["private_training"].items()
+    }
+    return Subtotal(
+        contribution,
+        accounts,
+        client_metrics,
+        private_training,
+        row["unprotected"],
+        row["norms"],
+        [Failure(**failure) for failure in row["failures"]],
+        row["received"],
+    )
+
+
+def _rows(by_client: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+    return {name: vars(values) for name, values in by_client.items()}
+
+
+def _request_file(folder: Path, number: int) -> Path:
+    return folder / REGIONS_FOLDER / f"{number:06d}.json"
 
 
 def _newest(folder: Path) -> int:
     """Return the number of the last request; 0 if there is none yet."""
-    place = folder / FOLDER
-    found = (
-        [_REQUEST.fullmatch(path.name) for path in place.iterdir()]
-        if place.is_dir()
-        else []
-    )
-    return max((int(match[1]) for match in found if match), default=0)
-
-
-def _read_answer(path: Path) -> tuple[list[Reply], list[Account], list[Failure]]:
-    """Read a region's answer: (replies, accounts of clients, failures)."""
-    facts, rooms = read(path)
-    if "subtotal" in facts:
-        part = facts["subtotal"]
-        accounts = [Account(**row) for row in part["accounts"].values()]
-        return (
-            [Subtotal(part, rooms)],
-            accounts,
-            [Failure(**row) for row in part["failures"]],
-        )
-    releases, failures = (
-        [release_of(row) for row in facts["releases"]],
-        [Failure(**row) for row in facts["failures"]],
-    )
-    return (
-        [*releases, *failures],
-        [Account.from_json(release.account) for release in releases],
-        failures,
-    )
+    place = folder / REGIONS_FOLDER
+    if not place.is_dir():
+        return 0
+    matches = [_REQUEST.fullmatch(path.name) for path in place.iterdir()]
+    return max((int(match[1]) for match in matches if match), default=0)

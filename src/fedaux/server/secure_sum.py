@@ -9,7 +9,7 @@ and refuse another one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -21,20 +21,31 @@ from fedaux.core.accounts import Account
 from fedaux.core.arrays import Arrays
 from fedaux.core.failures import Failure
 from fedaux.core.io import write_atomically
-from fedaux.core.timing import Costs, payload_bytes
+from fedaux.core.results import ClientMetrics
 from fedaux.messages import (
     DataOrder,
     Federation,
     Masked,
     Order,
     PrepareOrder,
+    Reply,
+    SecureTotal,
+    Subtotal,
     SumOrder,
     SumReply,
+    SumsOrder,
     SumTerms,
     TrainOrder,
     identity,
 )
 from fedaux.messages.plan import ATTEMPTS
+from fedaux.messages.replies import sums_shapes
+from fedaux.methods.hooks import Hooks
+from fedaux.methods.summed_update import (
+    summed_contribution,
+    update_shapes,
+    vector_length,
+)
 from fedaux.privacy.secure_sum import (
     Keys,
     SecureSumError,
@@ -45,7 +56,7 @@ from fedaux.privacy.secure_sum import (
     sum_settings,
     unmasked_sum,
 )
-from fedaux.server.run_state import RunState
+from fedaux.scoring.pooled import shared_noise_scale
 from fedaux.server.server import Server
 
 TRIES = 2  # of the same sum: sites that were away may be back, and answer as before
@@ -55,14 +66,122 @@ Bytes = dict[str, dict[str, str]]
 T = TypeVar("T", SumReply, Masked)
 
 
-@dataclass(frozen=True, eq=False)
-class SecureTotal:
-    """A sum, of which sites, and the accounts of all sites that sent a vector."""
+@dataclass(frozen=True)
+class SecureSums:
+    """Sites as a federation that answers with sums over them, as regional servers do;
+    nobody sees the answer of a single site.
 
-    vector: NDArray[np.int64]
-    sites: tuple[str, ...]
-    accounts: dict[str, Account]
-    terms: SumTerms
+    Attributes:
+        server: The server.
+        federation: The sites.
+        run: The id of the run, which sites hold every sum against.
+    """
+
+    server: Server
+    federation: Federation
+    run: str
+
+    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
+        """Yield the sum of each prototype's clients, and the failures of sites.
+
+        The sum of models is a `Subtotal`, that of anything else a `SecureTotal`. There
+        is none if too few sites took part.
+        """
+        groups: dict[str, list[DataOrder]] = {}
+        for order in orders:
+            assert isinstance(order, DataOrder)
+            # the vectors of one prototype's clients have one length
+            label = self.server.label_of(order.client)
+            groups.setdefault(label, []).append(order)
+        for group in groups.values():
+            total, failures = self._total(group)
+            yield from failures
+            if total is None:
+                continue
+            if isinstance(total.order, TrainOrder):
+                label = self.server.label_of(total.order.client)
+                yield summed_updates(total, total.order, label, self.server.hooks)
+            else:
+                yield total
+
+    def _total(
+        self, orders: Sequence[DataOrder]
+    ) -> tuple[SecureTotal | None, list[Failure]]:
+        """Try to sum up what sites answer to orders of one kind for one prototype.
+
+        A sum under noise that fails is tried again as another one, at the cost of the
+        sites whose vector had left them.
+        """
+        failures: list[Failure] = []
+        roster = self.server.roster
+        transcript = Transcript.of(self.server.folder)
+        for terms in self._attempts(orders):
+            settings = sum_settings(terms, roster)
+            for _ in range(TRIES):
+                current = SecureSum(
+                    self.federation, orders, settings, terms, transcript
+                )
+                try:
+                    total = current.run()
+                except SecureSumError as error:
+                    reason = f"the secure sum was given up: {error}"
+                    failures = [Failure("all sites", reason), *current.failures]
+                else:
+                    return total, [*current.failures, *failures]
+        return None, failures
+
+    def _attempts(self, orders: Sequence[DataOrder]) -> Iterator[SumTerms]:
+        """Yield the terms of each attempt at a sum."""
+        order = orders[0]
+        policy = self.server.config.federation
+        sites = sorted(order.client for order in orders)
+        threshold = agreed_threshold(len(sites), policy.threshold)
+        scale = 0.0
+        attempts = 1
+        if isinstance(order, PrepareOrder):
+            honest = honest_sites(threshold, len(sites), policy.colluders)
+            scale = shared_noise_scale(
+                self.server.scorer, order.public, self.server.config.privacy, honest
+            )
+            attempts = ATTEMPTS
+        for attempt in range(attempts):
+            yield SumTerms(
+                self.run,
+                identity(order),
+                attempt,
+                sites,
+                threshold,
+                policy.colluders,
+                scale,
+                summed_length(order, self.server.hooks),
+            )
+
+
+def summed_length(order: DataOrder, hooks: Hooks) -> int:
+    """Return how many numbers a site adds to the sum."""
+    if isinstance(order, PrepareOrder):
+        return order.size
+    if isinstance(order, SumsOrder):
+        return vector_length(sums_shapes(order.classes, order.width, order.sends))
+    assert isinstance(order, TrainOrder)
+    return vector_length(update_shapes(order, hooks))
+
+
+def summed_updates(
+    total: SecureTotal, order: TrainOrder, label: str, hooks: Hooks
+) -> Subtotal:
+    """Return the sum of a prototype's updates, of which only means are known."""
+    count = len(total.sites)
+    contribution, records, loss = summed_contribution(
+        total.vector, order, hooks, label, count
+    )
+    mean = ClientMetrics(max(1, records // count), loss, 0.0)
+    return Subtotal(
+        contribution.to_arrays(),
+        total.accounts,
+        dict.fromkeys(total.sites, mean),
+        unprotected=count,
+    )
 
 
 @dataclass
@@ -77,19 +196,22 @@ class Transcript:
 
     @classmethod
     def of(cls, folder: Path | None) -> Transcript:
-        path = None if folder is None else folder / TRANSCRIPT
-        known = (
-            json.loads(path.read_bytes()) if path is not None and path.exists() else {}
-        )
-        return cls(path, known)
+        if folder is None:
+            return cls(None)
+        path = folder / TRANSCRIPT
+        if not path.exists():
+            return cls(path)
+        return cls(path, json.loads(path.read_bytes()))
 
     def of_step(self, settings: SumSettings, step: str) -> Bytes:
-        return dict(self.answers.get(settings.context.hex(), {}).get(step, {}))
+        answers = self.answers.get(settings.context.hex(), {})
+        return dict(answers.get(step, {}))
 
     def keep(self, settings: SumSettings, step: str, answers: Bytes) -> None:
         """Keep the answers of a step, and those of this sum alone."""
         sum_id = settings.context.hex()
-        self.answers = {sum_id: {**self.answers.get(sum_id, {}), step: answers}}
+        earlier_steps = self.answers.get(sum_id, {})
+        self.answers = {sum_id: {**earlier_steps, step: answers}}
         if self.path is not None:
             write_atomically(self.path, json.dumps(self.answers).encode())
 
@@ -103,66 +225,71 @@ class SecureSum:
     settings: SumSettings
     terms: SumTerms
     transcript: Transcript
-    costs: Costs
     failures: list[Failure] = field(default_factory=list)
     accounts: dict[str, Account] = field(default_factory=dict)
 
     def run(self) -> SecureTotal:
         """Return the sum of at least `threshold` sites, or raise a `SecureSumError`."""
-        keys = self._begin()
-        public = {name: answer[name] for name, answer in keys.items() if name in answer}
+        public = _by_site(self._begin())
         shares = self._exchange("shares", dict.fromkeys(self._enough(public), public))
         sharing = self._enough(shares)
         masked = self._masked(sharing, shares)
         survivors = self._enough(masked)
         names = dict.fromkeys(survivors, "")
-        signed = self._exchange("survivors", dict.fromkeys(survivors, names))
-        signatures = {
-            name: answer[name] for name, answer in signed.items() if name in answer
-        }
-        found = self._exchange(
-            "unmask", dict.fromkeys(self._enough(signatures), signatures)
+        signatures = _by_site(
+            self._exchange("survivors", dict.fromkeys(survivors, names))
         )
+        signers = self._enough(signatures)
+        unmasking = self._exchange("unmask", dict.fromkeys(signers, signatures))
         replies = [
-            Unmasking.from_bytes(name, _from_hex(answer))
-            for name, answer in found.items()
+            Unmasking.from_bytes(site, _from_hex(answer))
+            for site, answer in unmasking.items()
         ]
-        all_keys = {
-            name: Keys.from_bytes(name, bytes.fromhex(public[name])) for name in public
+        keys = {
+            site: Keys.from_bytes(site, bytes.fromhex(key))
+            for site, key in public.items()
         }
-        total = unmasked_sum(self.settings, all_keys, masked, sharing, replies)
-        return SecureTotal(total, tuple(survivors), self.accounts, self.terms)
+        vector = unmasked_sum(self.settings, keys, masked, sharing, replies)
+        return SecureTotal(
+            self.orders[0],
+            vector,
+            tuple(survivors),
+            self.accounts,
+            self.terms.scale,
+        )
 
     def _begin(self) -> Bytes:
         """Send the order to every site, and return the keys of those that will answer
         it.
         """
-        known = self.transcript.of_step(self.settings, "keys")
+        earlier = self.transcript.of_step(self.settings, "keys")
         # of a server that was killed: this set is what other steps were for
-        if len(known) >= self.settings.threshold:
-            return known
+        if len(earlier) >= self.settings.threshold:
+            return earlier
         terms = self.terms.to_json()
         orders = [
             replace(order, sum=terms)
             for order in self.orders
-            if order.client not in known
+            if order.client not in earlier
         ]
-        return self._collect("keys", orders, known)
+        return self._collect("keys", orders, earlier)
 
     def _exchange(self, step: str, questions: Mapping[str, Mapping[str, str]]) -> Bytes:
-        """Ask each site its question, and return all answers; those that are known are
-        not asked for again.
+        """Ask each site its question, and return all answers; those of an earlier try
+        are not asked for again.
         """
-        known = self.transcript.of_step(self.settings, step)
-        if len(known) >= self.settings.threshold:
-            return known
+        earlier = self.transcript.of_step(self.settings, step)
+        if len(earlier) >= self.settings.threshold:
+            return earlier
         unanswered = {
-            name: question for name, question in questions.items() if name not in known
+            site: question
+            for site, question in questions.items()
+            if site not in earlier
         }
-        return self._collect(step, self._steps(step, unanswered), known)
+        return self._collect(step, self._steps(step, unanswered), earlier)
 
-    def _collect(self, step: str, orders: Sequence[Order], known: Bytes) -> Bytes:
-        answers = dict(known)
+    def _collect(self, step: str, orders: Sequence[Order], earlier: Bytes) -> Bytes:
+        answers = dict(earlier)
         for reply in self._ask(SumReply, orders, step):
             answers[reply.client] = {
                 name: array.tobytes().hex() for name, array in reply.arrays.items()
@@ -179,8 +306,8 @@ class SecureSum:
         arrays = {id(question): _arrays(question) for question in questions.values()}
         terms = self.terms.to_json()
         return [
-            SumOrder(name, terms, step, arrays[id(question)])
-            for name, question in questions.items()
+            SumOrder(site, terms, step, arrays[id(question)])
+            for site, question in questions.items()
         ]
 
     def _masked(
@@ -189,26 +316,19 @@ class SecureSum:
         """Ask all sites that have shared their secrets for their vectors, under the
         masks of all of these.
         """
-        sealed = {
-            site: {
-                name: shares[name][site]
-                for name in sharing
-                if name != site and site in shares[name]
-            }
-            for site in sharing
-        }
+        sealed = {site: _shares_for(site, sharing, shares) for site in sharing}
+        orders = self._steps("masked", sealed)
         vectors: dict[str, NDArray[np.uint64]] = {}
-        for reply in self._ask(Masked, self._steps("masked", sealed), "masked vector"):
+        for reply in self._ask(Masked, orders, "masked vector"):
             self.accounts[reply.client] = Account.from_json(reply.account)
             vectors[reply.client] = reply.arrays["masked"]
         agreed = self.transcript.of_step(self.settings, "masked")
         if len(agreed) >= self.settings.threshold:  # sites may have signed this set
             vectors = {
-                name: vector for name, vector in vectors.items() if name in agreed
+                site: vector for site, vector in vectors.items() if site in agreed
             }
-        self.transcript.keep(
-            self.settings, "masked", agreed or {name: {} for name in vectors}
-        )
+        survivors = agreed or {site: {} for site in vectors}
+        self.transcript.keep(self.settings, "masked", survivors)
         return vectors
 
     @property
@@ -221,101 +341,47 @@ class SecureSum:
 
     def _ask(self, kind: type[T], orders: Sequence[Order], noun: str) -> list[T]:
         replies: list[T] = []
-        for reply in self.federation.ask(self.costs.count_sent(orders)):
-            self.costs.received += payload_bytes(reply)
+        for reply in self.federation.ask(orders):
             if isinstance(reply, kind):
                 replies.append(reply)
             elif isinstance(reply, Failure):
-                self.failures.append(
-                    replace(reply, reason=f"no {noun}: {reply.reason}")
-                )
+                reason = f"no {noun}: {reply.reason}"
+                self.failures.append(replace(reply, reason=reason))
         return replies
 
     def _enough(self, answers: Mapping[str, object]) -> list[str]:
-        if len(answers) < self.settings.threshold:
-            reasons = "; ".join(
-                f"{failure.client}: {failure.reason}" for failure in self.failures[:3]
-            )
-            raise SecureSumError(
-                f"the sum of {self.noun} needs {self.settings.threshold} of "
-                f"{len(self.terms.sites)} sites, and {len(answers)} are left "
-                f"({reasons})"
-            )
-        return sorted(answers)
-
-
-def secure_total(
-    server: Server,
-    state: RunState,
-    federation: Federation,
-    orders: Sequence[DataOrder],
-    length: int,
-    costs: Costs,
-    noise: Callable[[int], float] | None = None,
-) -> tuple[SecureTotal | None, list[Failure]]:
-    """Sum up what sites answer to these orders, without seeing any answer.
-
-    Args:
-        server: The server.
-        state: The run's state, for its id.
-        federation: The sites.
-        orders: All of one kind and for one prototype.
-        length: Of the vectors that sites send.
-        costs: Of the round, to which bytes are added.
-        noise: The scale, in steps, of the noise that each site adds, given the number
-            of sites that surely add it. A sum that fails is then tried again, at the
-            cost of the sites whose vector had left them.
-
-    Returns:
-        The sum, or None if too few sites took part; and the failures of sites.
-    """
-    sites, failures, own = (
-        sorted(order.client for order in orders),
-        list[Failure](),
-        server.config.federation,
-    )
-    threshold, transcript = (
-        agreed_threshold(len(sites), own.threshold),
-        Transcript.of(server.folder),
-    )
-    run = state.run or server.orders.run
-    scale = noise(honest_sites(threshold, len(sites), own.colluders)) if noise else 0.0
-    for attempt in range(ATTEMPTS if noise else 1):
-        terms = SumTerms(
-            run,
-            identity(orders[0]),
-            attempt,
-            sites,
-            threshold,
-            own.colluders,
-            scale,
-            length,
+        if len(answers) >= self.settings.threshold:
+            return sorted(answers)
+        reasons = "; ".join(
+            f"{failure.client}: {failure.reason}" for failure in self.failures[:3]
         )
-        for _ in range(TRIES):
-            current = SecureSum(
-                federation,
-                orders,
-                sum_settings(terms, server.roster),
-                terms,
-                transcript,
-                costs,
-            )
-            try:
-                return current.run(), [*current.failures, *failures]
-            except SecureSumError as error:
-                failures = [
-                    Failure("all sites", f"the secure sum was given up: {error}"),
-                    *current.failures,
-                ]
-    return None, failures
+        raise SecureSumError(
+            f"the sum of {self.noun} needs {self.settings.threshold} of "
+            f"{len(self.terms.sites)} sites, and {len(answers)} are left "
+            f"({reasons})"
+        )
+
+
+def _by_site(answers: Bytes) -> dict[str, str]:
+    """Return what each site says of itself."""
+    return {site: answer[site] for site, answer in answers.items() if site in answer}
+
+
+def _shares_for(site: str, sharing: Sequence[str], shares: Bytes) -> dict[str, str]:
+    """Return the shares that the other sites have encrypted for one."""
+    return {
+        sender: shares[sender][site]
+        for sender in sharing
+        if sender != site and site in shares[sender]
+    }
 
 
 def _arrays(answers: Mapping[str, str]) -> Arrays:
     return {
-        name: np.frombuffer(bytes.fromhex(text), np.uint8)
-        for name, text in answers.items()
+        site: np.frombuffer(bytes.fromhex(answer), np.uint8)
+        for site, answer in answers.items()
     }
 
 
 def _from_hex(answers: Mapping[str, str]) -> dict[str, bytes]:
-    return {name: bytes.fromhex(text) for name, text in answers.items()}
+    return {site: bytes.fromhex(answer) for site, answer in answers.items()}

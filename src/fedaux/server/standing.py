@@ -10,22 +10,17 @@ rounds, and rewrites the others.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.config.methods import Method
 from fedaux.core.io import write_atomically
-from fedaux.data.records import Indices
-from fedaux.methods.contribution import Ensemble
-from fedaux.methods.teachers import own_weights
-from fedaux.scoring.teacher_weights import TeacherWeights
 from fedaux.server.run_state import StateError
 
-FOLDER = "teachers"  # of a run's folder
+TEACHERS_FOLDER = "teachers"  # of a run's folder
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ class StandingTeachers:
 
     @classmethod
     def of_run(cls, folder: Path) -> StandingTeachers:
-        return cls(folder / FOLDER)
+        return cls(folder / TEACHERS_FOLDER)
 
     def path(self, client: str, round_: int) -> Path:
         return self.folder / f"{client}.{round_}.npy"
@@ -58,39 +53,18 @@ class StandingTeachers:
         except (OSError, ValueError) as error:
             raise StateError(
                 f"{path} is missing or damaged, the logits of a standing teacher: "
-                f"restore the folder {FOLDER} of the run, or start it anew in another "
+                f"restore the folder {TEACHERS_FOLDER} of the run, or start it anew in another "
                 "folder"
             ) from error
         return logits
-
-    def ensembles(
-        self,
-        last_round: Mapping[str, int],
-        scored: TeacherWeights | None,
-        part: Indices | None,
-        method: Method,
-    ) -> Iterator[Ensemble]:
-        """Yield each teacher's part: the logits of its last model on this round's part
-        of D_distill, weighted.
-        """
-        for client, round_ in last_round.items():
-            if scored is None or client in scored.teachers:
-                logits = self.load(client, round_)
-                logits = logits if part is None else logits[part]
-                yield Ensemble.of(
-                    logits,
-                    own_weights(method, logits)
-                    if scored is None
-                    else scored.of(client),
-                )
 
     def keep(self, last_round: Mapping[str, int]) -> None:
         """Delete all files that are no longer valid; called once the state is on
         disk.
         """
-        count = {
-            self.path(client, round_).name for client, round_ in last_round.items()
-        }
-        for path in self.folder.iterdir() if self.folder.is_dir() else ():
-            if path.name not in count:
+        if not self.folder.is_dir():
+            return
+        valid = {self.path(client, number) for client, number in last_round.items()}
+        for path in self.folder.iterdir():
+            if path not in valid:
                 path.unlink()

@@ -30,6 +30,7 @@ from fedaux.messages import (
     Order,
     Release,
     Reply,
+    SecureTotal,
     Subtotal,
     TrainOrder,
     Update,
@@ -285,16 +286,13 @@ class LossyFederation:
     absent: Collection[str]
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        replies = list(
-            self.inner.ask(
-                [order for order in orders if order.client not in self.absent]
+        present = [order for order in orders if order.client not in self.absent]
+        for reply in list(self.inner.ask(present)):
+            lost = not isinstance(reply, Subtotal | SecureTotal) and (
+                reply.client in self.lost
             )
-        )
-        yield from (
-            reply
-            for reply in replies
-            if isinstance(reply, Subtotal) or reply.client not in self.lost
-        )
+            if not lost:
+                yield reply
 
 
 def _accounts(folder: Path, audit: AuditConfig) -> list[SiteAccount]:

@@ -6,7 +6,6 @@ import pytest
 from fedaux.core.failures import Failure
 from fedaux.core.timing import Costs, payload_bytes
 from fedaux.messages import Update
-from helpers.samples import prepare_order, train_order
 
 
 class Clock:
@@ -61,13 +60,3 @@ def test_payload_counts_arrays_and_nothing_else() -> None:
         == 40 + 48 + 16
     )
     assert payload_bytes(Failure("c", "a long reason")) == 0
-
-
-def test_orders_are_counted_as_they_are_sent() -> None:
-    costs = Costs()
-    orders = [train_order("a"), train_order("b")]
-    assert costs.count_sent(orders) is orders
-    costs.count_sent([prepare_order()])
-    arrays = [*train_order().weights.values(), *train_order().weights.values()]
-    arrays += [*prepare_order().extractor.values(), *prepare_order().public.values()]
-    assert (costs.sent, costs.received) == (sum(array.nbytes for array in arrays), 0)

@@ -13,7 +13,7 @@ from fedaux.core.progress import OrdersSent, ReplyReceived
 from fedaux.deploy.link import ControlLink, LinkError, RegionalServers, merges_regions
 from fedaux.deploy.status import Status, read_status
 from fedaux.runs.status import FILE, RunStatus
-from fedaux.server.regions import FOLDER, RegionSpec
+from fedaux.server.regions import REGIONS_FOLDER, RegionSpec
 from helpers.deployments import unused_address
 from helpers.tiny import TINY_CONFIG
 
@@ -65,7 +65,7 @@ def run(tmp_path: Path) -> Path:
     """
     for name, moment in zip(REGIONS, (NOW, NOW - 3600), strict=False):
         write(
-            tmp_path / FOLDER / name,
+            tmp_path / REGIONS_FOLDER / name,
             RunStatus.start(TINY_CONFIG, None, NOW - 7200),
             moment,
         )
@@ -118,4 +118,4 @@ def test_a_run_that_was_killed_goes_on_with_the_same_command(run: Path) -> None:
 
 def test_a_folder_without_regions_is_no_merging_servers(run: Path) -> None:
     assert merges_regions(run)
-    assert not merges_regions(run / FOLDER / "1of3")
+    assert not merges_regions(run / REGIONS_FOLDER / "1of3")

@@ -66,7 +66,7 @@ def test_every_order_and_every_reply_is_reported_when_it_arrives() -> None:
 
 class Region:
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        yield Subtotal({}, {})
+        yield Subtotal({}, {}, {})
 
 
 def test_sums_of_a_region_are_no_clients_reply_and_no_orders_are_no_event() -> None:

@@ -18,7 +18,7 @@ from fedaux.runs.callbacks import Callback
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import describe, planner, run_in_folder, run_over_regions
 from fedaux.server.loop import QuorumError
-from fedaux.server.regions import FOLDER, RegionError
+from fedaux.server.regions import REGIONS_FOLDER, RegionError
 from fedaux.server.run_lock import FILE as LOCK
 from fedaux.server.run_lock import LockedError, RunLock
 from fedaux.server.run_state import HISTORY, RunState
@@ -149,7 +149,7 @@ def test_regional_servers_are_told_of_the_end(tmp_path: Path) -> None:
         isinstance(event, Notice) and "3 regional servers" in event.text
         for event in events
     )
-    (left,) = (tmp_path / FOLDER).iterdir()
+    (left,) = (tmp_path / REGIONS_FOLDER).iterdir()
     assert json.loads(left.read_text())["kind"] == "end"
 
 

@@ -22,6 +22,7 @@ from fedaux.server.preparation import (
 )
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
+from fedaux.server.traffic import CountedFederation
 from helpers.scripted import CLIENTS, CONFIG, MLP, Scripted, fails, make_server
 
 
@@ -128,7 +129,8 @@ def collected(
     federation: Scripted, server: Server, state: RunState
 ) -> tuple[RunState, list[Failure], Costs]:
     costs = Costs()
-    return *collect_releases(server, federation, state, CLIENTS, costs), costs
+    counted = CountedFederation(federation, costs)
+    return *collect_releases(server, counted, state, CLIENTS), costs
 
 
 def test_those_who_answer_are_known_with_their_accounts() -> None:

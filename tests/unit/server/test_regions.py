@@ -14,7 +14,13 @@ from fedaux import Config
 from fedaux.messages import PrepareOrder, TrainOrder
 from fedaux.server import regions as regions_module
 from fedaux.server.loop import run
-from fedaux.server.regions import FOLDER, Region, RegionError, Regions, RegionSpec
+from fedaux.server.regions import (
+    REGIONS_FOLDER,
+    Region,
+    RegionError,
+    Regions,
+    RegionSpec,
+)
 from fedaux.server.run_state import RunState, RunWriter
 from helpers.scripted import (
     CLIENTS,
@@ -126,7 +132,7 @@ def test_a_region_waits_for_a_request_answers_once_and_ends_with_the_run(
     assert all(region.step() for region, _ in made)  # the end, however often it looks
     assert [len(federation.asked) for _, federation in made] == asked
     assert federation.asked == []
-    left = [path.name for path in (tmp_path / FOLDER).iterdir()]
+    left = [path.name for path in (tmp_path / REGIONS_FOLDER).iterdir()]
     assert len(left) == 1  # the end: nothing piles up
     ((longer, _),) = regional(tmp_path, replace(CONFIG, rounds=3), 1, {})
     assert longer.step() is False  # for a run that is longer, that was not the end
@@ -140,7 +146,7 @@ def stop_at(
     request: int, folder: Path, then: Callable[[], object]
 ) -> Callable[[], None]:
     def wait() -> None:
-        if (folder / FOLDER / f"{request:06d}.json").exists():
+        if (folder / REGIONS_FOLDER / f"{request:06d}.json").exists():
             raise StoppedError
         then()
 
@@ -211,7 +217,7 @@ def test_a_server_whose_place_was_taken_asks_nobody_and_answers_nothing(
 
 def test_a_damaged_request_is_an_error(tmp_path: Path) -> None:
     merged(tmp_path)
-    (tmp_path / FOLDER / "000099.json").write_text("{")
+    (tmp_path / REGIONS_FOLDER / "000099.json").write_text("{")
     ((region, _),) = regional(tmp_path, CONFIG, 1, {})
     with pytest.raises(json.JSONDecodeError):
         region.step()

@@ -3,7 +3,8 @@ everybody.
 """
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,11 @@ from fedaux.core.timing import Costs
 from fedaux.messages import Order, Reply, Subtotal, TrainOrder, Update
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state
-from fedaux.server.round import NORM_LIMIT, Round, norm_limits, update_norm
+from fedaux.server.regions import subtotal_of, subtotal_row
+from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
+from fedaux.server.traffic import CountedFederation
+from fedaux.server.update_norms import NORM_LIMIT, norm_limits, update_norm
 from helpers import scripted
 from helpers.scripted import CLIENTS, CONFIG, MLP, Answer, Scripted, honest, make_server
 
@@ -229,8 +233,7 @@ def added(server_clients: str) -> Round:
     current = Round.start(server, None, state, CLIENTS, Costs())
     for client in server_clients:
         order = server.orders.train(state, client)
-        reply = honest(order)
-        assert isinstance(order, TrainOrder)
+        (reply,) = CountedFederation(Scripted(), current.costs).ask([order])
         assert isinstance(reply, Update)
         private = client == server_clients[-1]
         current.add(
@@ -241,16 +244,28 @@ def added(server_clients: str) -> Round:
     return current
 
 
+@dataclass
+class Sent:
+    """A region's answer, whatever is asked."""
+
+    subtotal: Subtotal
+
+    def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
+        yield self.subtotal
+
+
 def test_two_subtotals_are_the_round_of_all() -> None:
     whole, merged = added("abcd"), added("")
     for part in ("ab", "cd"):
         current = added(part)
         current.failures.append(Failure(part, "gone"))
-        told = current.subtotal(dict.fromkeys(part, ACCOUNT))
-        facts = json.loads(json.dumps(told.facts))
-        assert merged.merge(Subtotal(facts, told.contribution)) == dict.fromkeys(
-            part, ACCOUNT
-        )
+        subtotal = current.subtotal(dict.fromkeys(part, ACCOUNT))
+        row = json.loads(json.dumps(subtotal_row(subtotal)))
+        sent = Sent(subtotal_of(row, subtotal.contribution))
+        (reply,) = CountedFederation(sent, merged.costs).ask([])
+        assert isinstance(reply, Subtotal)
+        assert reply.accounts == dict.fromkeys(part, ACCOUNT)
+        merged.merge(reply)
     assert merged.client_metrics == whole.client_metrics
     assert merged.norms == whole.norms
     assert merged.costs.received == whole.costs.received > 0
