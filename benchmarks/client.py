@@ -22,7 +22,6 @@ from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import DataConfig
 from fedaux.core.rng import torch_stream
-from fedaux.core.timing import Costs
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records, to_tensor
 from fedaux.messages import TrainOrder, Update

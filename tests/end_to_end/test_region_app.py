@@ -22,11 +22,11 @@ from fedaux.data.federated import client_names
 from fedaux.flower.client_app import app as clients
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.runs.region_app import app as region
+from fedaux.runs.run_lock import LockedError, RunLock
 from fedaux.runs.runner import run_over_regions
 from fedaux.runs.status import RunStatus
 from fedaux.server import regions
 from fedaux.server.regions import RegionSpec
-from fedaux.server.run_lock import LockedError, RunLock
 from helpers.audited_sites import with_own_sends
 from helpers.harness import Patience
 from helpers.tiny import TINY_CONFIG

@@ -16,9 +16,9 @@ from fedaux.data.federated import client_names
 from fedaux.export.model import Model
 from fedaux.flower.client_app import app as clients
 from fedaux.flower.in_process import InProcessGrid
+from fedaux.runs.run_lock import LockedError, RunLock
 from fedaux.runs.server_app import app as server
 from fedaux.runs.status import RunStatus
-from fedaux.server.run_lock import LockedError, RunLock
 from fedaux.server.run_state import RunState
 from helpers.audited_sites import with_own_sends
 from helpers.tiny import MLP, TINY_CONFIG

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.deploy.certificates import node_fingerprint
 from fedaux.deploy.env import read_env
-from fedaux.runs.status import FILE, RunStatus, is_alive
+from fedaux.runs.status import STATUS_FILE, RunStatus, is_alive
 
 if TYPE_CHECKING:
     import httpx
@@ -189,7 +189,8 @@ class RegionalServers:
     def nodes(self) -> list[Node]:
         """List the regional servers by their own status files."""
         return [
-            self._node(path) for path in sorted((self.run / REGIONS).glob(f"*/{FILE}"))
+            self._node(path)
+            for path in sorted((self.run / REGIONS).glob(f"*/{STATUS_FILE}"))
         ]
 
     def last_run(self) -> FlowerRun | None:

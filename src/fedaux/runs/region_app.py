@@ -17,9 +17,9 @@ from fedaux.flower.server_app import Connect, regional_app
 from fedaux.report.progress import print_progress
 from fedaux.runs.folders import stored_state
 from fedaux.runs.reporting import ReportingFederation, reporting
+from fedaux.runs.run_lock import RunLock
 from fedaux.runs.runner import describe, without_auto_head
 from fedaux.server.regions import Region, RegionSpec
-from fedaux.server.run_lock import RunLock
 from fedaux.server.server import make_server
 
 

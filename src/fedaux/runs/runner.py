@@ -49,13 +49,13 @@ from fedaux.runs.folders import numbered_folder, stored_state
 from fedaux.runs.planner import Planner
 from fedaux.runs.reporting import ReportingFederation, reporting
 from fedaux.runs.result import Result
+from fedaux.runs.run_lock import RunLock
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.features import H0
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state, pretrain_extractor
 from fedaux.server.regions import RegionError, Regions, RegionSpec
 from fedaux.server.result import collapse_warning
-from fedaux.server.run_lock import RunLock
 from fedaux.server.run_state import RunState, RunWriter
 from fedaux.server.server import Server, make_server
 

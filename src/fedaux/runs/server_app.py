@@ -18,13 +18,13 @@ from fedaux.report.progress import print_progress
 from fedaux.report.run_page import write_run_report
 from fedaux.runs.folders import stored_state
 from fedaux.runs.reporting import reporting
+from fedaux.runs.run_lock import RunLock
 from fedaux.runs.runner import run_in_folder
-from fedaux.server.run_lock import RunLock
 from fedaux.server.server import make_server
 
 # beside the folders of a deployment's runs: how much its sites have said that they
 # spent
-ACCOUNTS = "accounts.json"
+SPENDING_FILE = "accounts.json"
 
 
 def main(config: Config, folder: Path, connect: Connect) -> None:
@@ -49,7 +49,7 @@ def accounts_file(folder: Path) -> Path:
     """Return the file in which all runs of a deployment remember the sites' accounts,
     given the folder of one run.
     """
-    return folder.parent / ACCOUNTS
+    return folder.parent / SPENDING_FILE
 
 
 app = server_app(main)

@@ -31,7 +31,7 @@ from fedaux.core.progress import (
     WorkProgress,
 )
 
-FILE = "status.json"
+STATUS_FILE = "status.json"
 SHORTEST = 300.0  # seconds without a sign of progress, after which a run is stuck; or,
 PATIENCE = 3.0  # if that is more, this many times the longest wait so far
 EVERY = 1.0  # seconds between two writes of the file
@@ -209,7 +209,7 @@ class RunStatus:
         read.
         """
         try:
-            table = json.loads((folder / FILE).read_bytes())
+            table = json.loads((folder / STATUS_FILE).read_bytes())
             sites = {
                 name: SiteRecord(**_known(SiteRecord, site))
                 for name, site in table["sites"].items()
@@ -227,7 +227,7 @@ def _known(kind: type[RunStatus | SiteRecord], table: dict[str, Any]) -> dict[st
 def is_alive(folder: Path, now: float) -> bool:
     """Whether the file's writer has lately shown a sign of life."""
     try:
-        return now - (folder / FILE).stat().st_mtime < STALE
+        return now - (folder / STATUS_FILE).stat().st_mtime < STALE
     except OSError:
         return False
 
@@ -268,7 +268,7 @@ def status_file(
             changed.clear()
             text = status.to_json()
         with suppress(OSError):
-            write_atomically(folder / FILE, text.encode())
+            write_atomically(folder / STATUS_FILE, text.encode())
 
     def write_on() -> None:
         while not over.wait(EVERY):
@@ -276,7 +276,7 @@ def status_file(
                 write()
             else:
                 with suppress(OSError):
-                    os.utime(folder / FILE)
+                    os.utime(folder / STATUS_FILE)
 
     write()
     thread = threading.Thread(target=write_on, daemon=True)

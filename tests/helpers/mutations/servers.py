@@ -17,15 +17,15 @@ from fedaux.flower import error_redaction, node_registry
 from fedaux.flower import server_app as flower_server_app
 from fedaux.flower.in_process import CLIENT_EXCEPTION
 from fedaux.flower.node_registry import NodeRegistry
-from fedaux.runs import region_app, runner, server_app
-from fedaux.server import run_lock, server
-from fedaux.server.run_lock import RunLock
+from fedaux.runs import region_app, run_lock, runner, server_app
+from fedaux.runs.run_lock import RunLock
+from fedaux.server import server
 from fedaux.server.run_state import RunState, RunWriter
 from helpers.mutations.registry import fails, found_by
 
 REDACTION = "unit/flower/test_error_redaction.py"
 RUNNER = "unit/runs/test_runner.py"
-RUN_LOCK = "unit/server/test_run_lock.py"
+RUN_LOCK = "unit/runs/test_run_lock.py"
 REGISTRY = "unit/flower/test_node_registry.py"
 SITES_COME_AND_GO = f"{RUNNER}::test_sites_that_leave_and_come_do_not_end_a_run_nor_change_the_prototypes_of_others"
 Deal = dict[str, PrototypeSpec]
@@ -97,7 +97,7 @@ def server_forgets_accounts_between_runs(patch: pytest.MonkeyPatch) -> None:
     one.
     """
     patch.setattr(
-        server_app, "accounts_file", lambda folder: folder / server_app.ACCOUNTS
+        server_app, "accounts_file", lambda folder: folder / server_app.SPENDING_FILE
     )
 
 

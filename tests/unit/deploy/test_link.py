@@ -12,7 +12,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from fedaux.core.progress import OrdersSent, ReplyReceived
 from fedaux.deploy.link import ControlLink, LinkError, RegionalServers, merges_regions
 from fedaux.deploy.status import Status, read_status
-from fedaux.runs.status import FILE, RunStatus
+from fedaux.runs.status import STATUS_FILE, RunStatus
 from fedaux.server.regions import REGIONS_FOLDER, RegionSpec
 from helpers.deployments import unused_address
 from helpers.tiny import TINY_CONFIG
@@ -54,8 +54,8 @@ def test_keys_are_sent_as_flower_sends_them(
 
 def write(folder: Path, status: RunStatus, moment: float) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).write_text(status.to_json())
-    os.utime(folder / FILE, (moment, moment))
+    (folder / STATUS_FILE).write_text(status.to_json())
+    os.utime(folder / STATUS_FILE, (moment, moment))
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_run_that_waits_too_long_says_for_which_region(run: Path) -> None:
 
 
 def test_a_run_that_was_killed_goes_on_with_the_same_command(run: Path) -> None:
-    os.utime(run / FILE, (NOW - 120, NOW - 120))
+    os.utime(run / STATUS_FILE, (NOW - 120, NOW - 120))
     problem = read(run).problems[0]
     assert problem.endswith("The same command goes on with it.")
 

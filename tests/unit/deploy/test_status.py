@@ -30,7 +30,7 @@ from fedaux.deploy.status import (
     status_panel,
     watch,
 )
-from fedaux.runs.status import FILE, RunStatus, SiteRecord
+from fedaux.runs.status import STATUS_FILE, RunStatus, SiteRecord
 from helpers.statuses import NOW, PARIS, RUNNING
 
 START = 1_800_000_000.0
@@ -98,8 +98,8 @@ def record(server: Path) -> RunStatus:
 
 
 def store(server: Path, status: RunStatus, alive: float = START + 30) -> None:
-    (server / "run" / FILE).write_text(status.to_json())
-    os.utime(server / "run" / FILE, (alive, alive))
+    (server / "run" / STATUS_FILE).write_text(status.to_json())
+    os.utime(server / "run" / STATUS_FILE, (alive, alive))
 
 
 def read(
@@ -332,8 +332,8 @@ def test_a_regional_server_has_its_run_elsewhere_and_the_sites_of_its_region(
     part = replace(whole, federation=replace(whole.federation, sites=("berlin",)))
     status = RunStatus.start(part, None, START)
     status.update(OrdersSent("train", 1, ("berlin",), 2000), START + 20)
-    (tmp_path / FILE).write_text(status.to_json())
-    os.utime(tmp_path / FILE, (START + 30, START + 30))
+    (tmp_path / STATUS_FILE).write_text(status.to_json())
+    os.utime(tmp_path / STATUS_FILE, (START + 30, START + 30))
     link = Link(known=[Node("berlin", 1, "online", iso(START - 60))])
     found = read_status(server, link, START + 40, folder=tmp_path)
     assert (found.state, found.round, [site.name for site in found.sites]) == (

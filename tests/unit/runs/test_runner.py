@@ -16,11 +16,10 @@ from fedaux.core.progress import Notice, ProgressEvent, RoundFinished, RunStarte
 from fedaux.messages import TrainOrder
 from fedaux.runs.callbacks import Callback
 from fedaux.runs.folders import stored_state
+from fedaux.runs.run_lock import LOCK_FILE, LockedError, RunLock
 from fedaux.runs.runner import describe, planner, run_in_folder, run_over_regions
 from fedaux.server.loop import QuorumError
 from fedaux.server.regions import REGIONS_FOLDER, RegionError
-from fedaux.server.run_lock import FILE as LOCK
-from fedaux.server.run_lock import LockedError, RunLock
 from fedaux.server.run_state import HISTORY, RunState
 from helpers.runs import finished_run
 from helpers.scripted import CONFIG, WIDE, Scripted, fails, make_server
@@ -91,7 +90,7 @@ def test_a_run_that_lost_its_folder_to_another_process_saves_nothing_more(
 ) -> None:
     class Thief(Callback):
         def on_round_end(self, state: RunState) -> None:
-            (tmp_path / LOCK).unlink()
+            (tmp_path / LOCK_FILE).unlink()
 
     with (
         RunLock(tmp_path) as lock,

@@ -29,7 +29,7 @@ from fedaux.core.progress import (
 )
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.runs import status as module
-from fedaux.runs.status import FILE, RunStatus, SiteRecord, is_alive, status_file
+from fedaux.runs.status import STATUS_FILE, RunStatus, SiteRecord, is_alive, status_file
 
 CONFIG = Config(
     rounds=5,
@@ -174,7 +174,7 @@ def test_what_is_stored_is_what_is_read(tmp_path: Path) -> None:
     status = after(ASKED, replace(GOOD, account=replace(SPENT, epsilon=math.inf)))
     status.end("failed", "the disk is full", 99.0)
     for more in ({}, {"of a newer version": 1}):
-        (tmp_path / FILE).write_text(
+        (tmp_path / STATUS_FILE).write_text(
             json.dumps({**json.loads(status.to_json()), **more})
         )
         assert RunStatus.load(tmp_path) == status
@@ -184,7 +184,7 @@ def test_what_is_stored_is_what_is_read(tmp_path: Path) -> None:
     "text", ["", "{", "[]", '{"sites": []}', '{"sites": {"a": 1}}', "\xff"]
 )
 def test_a_file_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_text(text, encoding="latin-1")
+    (tmp_path / STATUS_FILE).write_text(text, encoding="latin-1")
     assert RunStatus.load(tmp_path) is None
     assert RunStatus.load(tmp_path / "nowhere") is None
 
@@ -209,10 +209,10 @@ def test_the_file_follows_the_run_and_shows_that_its_writer_lives(
         assert list(load(tmp_path).sites) == ["1of2", "2of2"]
         on_progress(ASKED)
         assert until(lambda: load(tmp_path).phase == "train")
-        os.utime(tmp_path / FILE, (now - 3600, now - 3600))
+        os.utime(tmp_path / STATUS_FILE, (now - 3600, now - 3600))
         assert until(lambda: is_alive(tmp_path, now))
     assert (load(tmp_path).outcome, load(tmp_path).error) == ("finished", "")
-    os.utime(tmp_path / FILE, (now - 59, now - 59))
+    os.utime(tmp_path / STATUS_FILE, (now - 59, now - 59))
     assert is_alive(tmp_path, now)
     assert not is_alive(tmp_path, now + 2)
     assert not is_alive(tmp_path / "nowhere", now)
@@ -260,4 +260,4 @@ def test_a_disk_that_is_full_does_not_end_the_run(
     monkeypatch.setattr(module, "write_atomically", full)
     with status_file(tmp_path, CONFIG) as on_progress:
         on_progress(Notice("still here"))
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / STATUS_FILE).exists()

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from fedaux.server.run_state import StateError
 
-FILE = "run.lock"
+LOCK_FILE = "run.lock"
 BEAT = 10.0  # seconds between two signs of life
 # seconds without one, after which a writer on another machine is taken for dead
 STALE = 60.0
@@ -35,13 +35,12 @@ class RunLock:
     """
 
     def __init__(self, folder: Path, beat: float = BEAT, stale: float = STALE) -> None:
-        self._folder, self._path, self._beat, self._stale = (
-            folder,
-            folder / FILE,
-            beat,
-            stale,
-        )
-        self._file, self._made = -1, False
+        self._folder = folder
+        self._path = folder / LOCK_FILE
+        self._beat = beat
+        self._stale = stale
+        self._file = -1
+        self._made_folder = False
         self._end = threading.Event()
 
     def __enter__(self) -> RunLock:
@@ -49,7 +48,7 @@ class RunLock:
             raise StateError(
                 f"{self._folder} is a file; --out needs a folder of its own"
             )
-        self._made = not self._folder.exists()
+        self._made_folder = not self._folder.exists()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._file = self._open()
         owner = {
@@ -72,7 +71,7 @@ class RunLock:
         if self._ours():
             self._path.unlink(missing_ok=True)
         os.close(self._file)
-        if self._made:
+        if self._made_folder:
             with suppress(OSError):  # something is in it
                 self._folder.rmdir()
 
@@ -80,12 +79,13 @@ class RunLock:
         """Raise an error if the lock was lost, as to a machine that saw no sign of
         life; called before every write.
         """
-        if not self._ours():
-            raise LockedError(
-                f"{self._folder} was taken over by another "
-                f"process{_name(self._owner())}, and this one must not write to it any "
-                "more; it was silent for too long"
-            )
+        if self._ours():
+            return
+        raise LockedError(
+            f"{self._folder} was taken over by another "
+            f"process{_name(self._owner())}, and this one must not write to it any "
+            "more; it was silent for too long"
+        )
 
     def _open(self) -> int:
         while True:
@@ -107,9 +107,11 @@ class RunLock:
         """Whether the file has an owner on another machine that still touches it;
         otherwise that owner is dead.
         """
-        if self._owner().get("host", socket.gethostname()) == socket.gethostname():
+        here = socket.gethostname()
+        if self._owner().get("host", here) == here:
             return False
-        before, end = self._touched(), time.monotonic() + self._stale
+        before = self._touched()
+        end = time.monotonic() + self._stale
         while self._touched() == before:
             if time.monotonic() >= end:
                 return False
@@ -142,12 +144,10 @@ class RunLock:
 
 
 def _name(owner: dict[str, object]) -> str:
-    return (
-        f": process {owner.get('pid')} on {owner.get('host')}, since "
-        f"{owner.get('since')}"
-        if owner
-        else ""
-    )
+    if not owner:
+        return ""
+    process = f"process {owner.get('pid')} on {owner.get('host')}"
+    return f": {process}, since {owner.get('since')}"
 
 
 def _same(path: Path, file: int) -> bool:

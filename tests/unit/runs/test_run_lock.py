@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.server.run_lock import FILE, LockedError, RunLock
+from fedaux.runs.run_lock import LOCK_FILE, LockedError, RunLock
 from fedaux.server.run_state import StateError
 
 
@@ -28,7 +28,7 @@ def test_a_second_writer_is_refused_and_told_who_is_there(tmp_path: Path) -> Non
 
 def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
     with RunLock(tmp_path / "a" / "run"):
-        assert (tmp_path / "a" / "run" / FILE).exists()
+        assert (tmp_path / "a" / "run" / LOCK_FILE).exists()
     assert not (tmp_path / "a" / "run").exists()
     with RunLock(tmp_path / "b"):
         (tmp_path / "b" / "state").touch()
@@ -37,19 +37,19 @@ def test_it_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_the_file_of_a_process_that_was_killed_holds_nobody_up(tmp_path: Path) -> None:
     with RunLock(tmp_path) as lock:
-        owner = (tmp_path / FILE).read_text()
+        owner = (tmp_path / LOCK_FILE).read_text()
         lock.check()
-    (tmp_path / FILE).write_text(owner)
+    (tmp_path / LOCK_FILE).write_text(owner)
     with RunLock(tmp_path):
         pass
 
 
 def from_elsewhere(folder: Path) -> Path:
     """The lock of a machine whose file locks are not seen here."""
-    (folder / FILE).write_text(
+    (folder / LOCK_FILE).write_text(
         json.dumps({"host": "elsewhere", "pid": 7, "since": "today"})
     )
-    return folder / FILE
+    return folder / LOCK_FILE
 
 
 def test_a_writer_on_another_machine_counts_while_it_shows_signs_of_life(
@@ -76,22 +76,22 @@ def test_a_writer_on_another_machine_counts_while_it_shows_signs_of_life(
 
 def test_a_writer_touches_its_file(tmp_path: Path) -> None:
     with RunLock(tmp_path, beat=0.01):
-        os.utime(tmp_path / FILE, (0, 0))
+        os.utime(tmp_path / LOCK_FILE, (0, 0))
         end = time.monotonic() + 10
-        while (tmp_path / FILE).stat().st_mtime == 0:
+        while (tmp_path / LOCK_FILE).stat().st_mtime == 0:
             assert time.monotonic() < end
             time.sleep(0.01)
 
 
 def test_a_writer_that_lost_its_lock_writes_no_more(tmp_path: Path) -> None:
     with RunLock(tmp_path) as lock:
-        (tmp_path / FILE).unlink()
+        (tmp_path / LOCK_FILE).unlink()
         from_elsewhere(tmp_path)
         with pytest.raises(
             LockedError, match="taken over by another process: process 7 on elsewhere"
         ):
             lock.check()
-    assert (tmp_path / FILE).exists()  # it is the other's
+    assert (tmp_path / LOCK_FILE).exists()  # it is the other's
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
