@@ -36,7 +36,7 @@ from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.data.partition import dirichlet
 from fedaux.report.charts import Line, LineChart
 from fedaux.runs.callbacks import JsonLines
-from fedaux.runs.runner import run_in_folder
+from fedaux.runs.session import run_in_folder
 from fedaux.server.run_state import RunState, RunWriter
 from fedaux.server.update_norms import norm_limits
 

@@ -48,7 +48,8 @@ from fedaux.messages import (
 )
 from fedaux.models import build, flatten_state, load_state
 from fedaux.privacy.mechanism import GRID, multiplier
-from fedaux.runs.runner import in_process, run_in_folder
+from fedaux.runs.runner import in_process
+from fedaux.runs.session import run_in_folder
 from fedaux.scoring.base import bound_function
 from fedaux.server.server import Server, make_server
 

@@ -23,7 +23,7 @@ from fedaux.config.presets import DEMO
 from fedaux.config.sections import AuxConfig, FederationConfig
 from fedaux.data.federated import client_names
 from fedaux.data.records import Records
-from fedaux.runs.runner import run_in_folder
+from fedaux.runs.session import run_in_folder
 from fedaux.server.run_state import STATE_FILE, RunState
 from fedaux.server.server import Server
 

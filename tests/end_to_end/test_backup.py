@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from fedaux.server.run_lock import FILE as LOCK
 
 from fedaux.client.secure_sums import FOLDER as SUMS
 from fedaux.core.io import DECODED
@@ -19,7 +20,6 @@ from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.roster import ROSTER_FILE
 from fedaux.runs.server_app import ACCOUNTS
-from fedaux.server.run_lock import FILE as LOCK
 from fedaux.server.run_state import STATE_FILE as STATE
 from fedaux.server.run_state import RunState
 from helpers.accounts import enter

@@ -30,7 +30,9 @@ from fedaux.config.sections import (
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.privacy import account, dp_sgd
 from fedaux.privacy.account import BudgetStore, read_account
-from fedaux.runs.runner import in_process, run_in_folder, stored_state
+from fedaux.runs.folders import stored_state
+from fedaux.runs.runner import in_process
+from fedaux.runs.session import run_in_folder
 from fedaux.scoring.base import bound_function
 from fedaux.server.loop import QuorumError
 from fedaux.server.run_state import RunState, RunWriter

@@ -14,7 +14,8 @@ from fedaux.client.kept_state import ClientState
 from fedaux.core.failures import Failure
 from fedaux.messages import Federation, Order, Reply, Update
 from fedaux.runs.folders import stored_state
-from fedaux.runs.runner import in_process, run_in_folder
+from fedaux.runs.runner import in_process
+from fedaux.runs.session import run_in_folder
 from fedaux.server.loop import QuorumError
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server

@@ -21,7 +21,7 @@ import torch
 
 from fedaux.config.schema import Config
 from fedaux.runs.folders import stored_state
-from fedaux.runs.runner import run_in_folder
+from fedaux.runs.session import run_in_folder
 from fedaux.server import run_state
 from helpers.scripted import CONFIG, Scripted, make_server
 

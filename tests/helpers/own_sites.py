@@ -18,7 +18,7 @@ from fedaux import Config
 from fedaux.client.approvals import ApprovalLog
 from fedaux.client.approvals import Entry as LogEntry
 from fedaux.config.sections import AuxConfig, DataConfig
-from fedaux.core.progress import OnProgress, no_progress
+from fedaux.core.progress import OnProgress, no_progress, report_to
 from fedaux.data.federated import open_data
 from fedaux.data.records import Records
 from fedaux.flower.client_app import app
@@ -132,8 +132,8 @@ class OwnSites:
         saved = (
             RunState.load(folder) if (folder / "state.safetensors").exists() else None
         )
-        server = make_server(
-            self.config, on_progress, self.folder / "cache", saved
-        ).in_folder(folder)
-        federation = wrap(self.federation(bound_function(server.scorer)))
-        return run_rounds(server, federation, saved, RunWriter(folder, saved).save)
+        with report_to(on_progress):
+            server = make_server(self.config, self.folder / "cache", saved)
+            server = server.in_folder(folder)
+            federation = wrap(self.federation(bound_function(server.scorer)))
+            return run_rounds(server, federation, saved, RunWriter(folder, saved).save)

@@ -1,11 +1,11 @@
-"""Progress as one stream of typed events: `on_progress(event)` is called as work
-proceeds.
+"""Progress as one stream of typed events: `report(event)` sends one to whoever listens
+to the work that is going on.
 
-Panel, lines of a log, JSON lines, trackers, callbacks and the status file all listen to
-it. Readers of files and training loops lie far below the commands; they report to the
-listener of their context:
+Panel, lines of a log and the status file listen to it. What works need not know them:
 
-    for file in track(files, "reading images"): …
+    with report_to(listener):
+        ...
+        for file in track(files, "reading images"): ...
 """
 
 from __future__ import annotations
@@ -161,6 +161,11 @@ def report_to(on_progress: OnProgress) -> Iterator[None]:
         _listener.reset(token)
 
 
+def report(event: ProgressEvent) -> None:
+    """Send an event to the listener of the work inside which this is called."""
+    _listener.get()(event)
+
+
 class ProgressTask:
     """A task of `total` steps, reported when it begins, a few times a second, and when
     it ends.
@@ -179,9 +184,8 @@ class ProgressTask:
 
     def _report(self) -> None:
         self._last = time.monotonic()
-        on_progress = _listener.get()
         done = min(self.done, self.total)
-        on_progress(WorkProgress(self.task, done, self.total))
+        report(WorkProgress(self.task, done, self.total))
 
 
 def track(items: Sequence[Item], task: str) -> Iterator[Item]:

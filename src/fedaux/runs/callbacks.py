@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,12 @@ from fedaux.config.methods import find_method
 from fedaux.config.schema import Config, flatten
 from fedaux.core.errors import MissingPackageError, unknown_name
 from fedaux.core.metrics import METRIC_NAMES
-from fedaux.core.progress import OnProgress, ProgressEvent, RoundFinished, RunStarted
 from fedaux.core.results import RoundResult
 from fedaux.server.run_state import RunState
 
 log = logging.getLogger(__name__)
-METRICS, CLIENTS = "metrics.jsonl", "clients.jsonl"
+METRICS = "metrics.jsonl"
+CLIENTS = "clients.jsonl"
 Row = dict[str, Any]
 
 
@@ -56,81 +55,79 @@ class Callback:
         """Called at the end of the run, also if it was stopped or has failed."""
 
 
-@contextmanager
-def calling(
-    callbacks: Sequence[Callback],
-    config: Config,
-    folder: Path,
-    saved: Callable[[], RunState | None],
-) -> Iterator[OnProgress]:
-    """Yield a listener that calls the callbacks at the events of a run, with the state
-    last `saved`.
+class CallbackGroup:
+    """Calls the callbacks of a run.
 
     The first error of each callback is logged, and it is called again after the next
     round. A callback that fails to start is dropped.
     """
-    active, warned = list(callbacks), set[int]()
 
-    def succeeds(callback: Callback, hook: str, *arguments: Any) -> bool:
+    def __init__(self, callbacks: Iterable[Callback]) -> None:
+        self._active = list(callbacks)
+        self._warned: set[int] = set()  # ids of callbacks
+
+    def start(self, config: Config, folder: Path, state: RunState | None) -> None:
+        """Call `on_run_start` of all callbacks."""
+        self._active = [
+            callback
+            for callback in self._active
+            if self._call(callback, callback.on_run_start, config, folder, state)
+        ]
+
+    def end_round(self, state: RunState) -> None:
+        """Call `on_round_end` of all callbacks."""
+        for callback in self._active:
+            self._call(callback, callback.on_round_end, state)
+
+    def end(self) -> None:
+        """Call `on_run_end` of all callbacks."""
+        for callback in self._active:
+            self._call(callback, callback.on_run_end)
+
+    def _call(
+        self, callback: Callback, hook: Callable[..., None], *arguments: Any
+    ) -> bool:
+        """Call a hook; return whether it succeeded."""
         try:
-            getattr(callback, hook)(*arguments)
+            hook(*arguments)
         except Exception as error:
-            if id(callback) not in warned:
-                warned.add(id(callback))
-                name, reason = (
-                    type(callback).__name__,
-                    f"{type(error).__name__}: {error}",
-                )
+            if id(callback) not in self._warned:
+                self._warned.add(id(callback))
                 log.warning(
                     "%s failed in %s (%s); the run continues, its record may have gaps",
-                    name,
-                    hook,
-                    reason,
+                    type(callback).__name__,
+                    hook.__name__,
+                    f"{type(error).__name__}: {error}",
                 )
             return False
         return True
-
-    def on_progress(event: ProgressEvent) -> None:
-        if isinstance(event, RunStarted):
-            active[:] = [
-                one
-                for one in active
-                if succeeds(one, "on_run_start", config, folder, saved())
-            ]
-        elif isinstance(event, RoundFinished):
-            for one in active:
-                succeeds(one, "on_round_end", saved())
-
-    try:
-        yield on_progress
-    finally:
-        for one in active:
-            succeeds(one, "on_run_end")
 
 
 def round_metrics(result: RoundResult) -> Row:
     """Return the metrics of a round as one flat row, without those that do not apply,
     such as FedAVG's teachers.
     """
-    row = {
-        "round": result.round,
-        "accuracy": result.mean_accuracy,
-        **(_named("accuracy", result.accuracy) if len(result.accuracy) > 1 else {}),
-        **{name: result.mean_metric(name) for name in METRIC_NAMES},
+    row: Row = {"round": result.round, "accuracy": result.mean_accuracy}
+    if len(result.accuracy) > 1:
+        row |= _named("accuracy", result.accuracy)
+    for name in METRIC_NAMES:
+        row[name] = result.mean_metric(name)
+    largest_share = None
+    if result.largest_teacher is not None:
+        _, largest_share = result.largest_teacher
+    row |= {
         "local_loss": result.local_loss,
         "distill_loss": result.distill_loss,
         "effective_teachers": result.effective_teachers,
-        "largest_teacher_share": result.largest_teacher[1]
-        if result.largest_teacher
-        else None,
+        "largest_teacher_share": largest_share,
         "clients": len(result.client_metrics),
         "failed": len(result.failures),
         "epsilon": result.epsilon,
         "bytes_sent": result.bytes_sent,
         "bytes_received": result.bytes_received,
         "seconds": sum(result.seconds.values()),
-        **_named("seconds", result.seconds),
     }
+    row |= _named("seconds", result.seconds)
     return {key: value for key, value in row.items() if value is not None}
 
 
@@ -138,15 +135,13 @@ def client_rows(result: RoundResult) -> list[Row]:
     """Return one row for each client asked in a round: its metrics, or why it
     failed.
     """
-    counted = [
-        {"round": result.round, "client": name, **vars(one)}
-        for name, one in result.client_metrics.items()
-    ]
-    failed = [
-        {"round": result.round, "client": one.client, "failure": one.reason}
-        for one in result.failures
-    ]
-    return counted + failed
+    rows: list[Row] = []
+    for client, metrics in result.client_metrics.items():
+        rows.append({"round": result.round, "client": client, **vars(metrics)})
+    for failure in result.failures:
+        row = {"client": failure.client, "failure": failure.reason}
+        rows.append({"round": result.round, **row})
+    return rows
 
 
 def _named(prefix: str, values: Mapping[str, float]) -> Row:
@@ -190,24 +185,27 @@ class JsonLines(Tracker):
         """Rewrite everything: a killed run may have left half a line, or a round that
         was never saved.
         """
-        self._files = folder / METRICS, folder / CLIENTS
-        self._sizes = [0, 0]  # bytes that are complete
-        for path in self._files:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._metrics = folder / METRICS
+        self._clients = folder / CLIENTS
+        # bytes that are complete
+        self._sizes = {self._metrics: 0, self._clients: 0}
+        for path in self._sizes:
             path.write_bytes(b"")
 
     def log(self, result: RoundResult) -> None:
-        sizes, tables = [], ([round_metrics(result)], client_rows(result))
-        for path, size, rows in zip(self._files, self._sizes, tables, strict=True):
+        tables = {
+            self._metrics: [round_metrics(result)],
+            self._clients: client_rows(result),
+        }
+        sizes: dict[Path, int] = {}
+        for path, rows in tables.items():
+            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
             with path.open("ab") as file:
                 # a write that failed may have left some of this round
-                file.truncate(min(size, file.tell()))
-                file.write(
-                    "".join(
-                        json.dumps(row, ensure_ascii=False) + "\n" for row in rows
-                    ).encode()
-                )
-                sizes.append(file.tell())
+                file.truncate(min(self._sizes[path], file.tell()))
+                file.write("".join(lines).encode())
+                sizes[path] = file.tell()
         self._sizes = sizes
 
 
@@ -222,10 +220,8 @@ class TensorBoard(Tracker):
     def open(self, config: Config, folder: Path) -> None:
         # everything is written anew
         self._writer = self._writer_class(str(folder / "tensorboard"), purge_step=0)
-        self._writer.add_text(
-            "config",
-            "\n".join(f"    {key} = {value}" for key, value in flatten(config).items()),
-        )
+        settings = [f"    {key} = {value}" for key, value in flatten(config).items()]
+        self._writer.add_text("config", "\n".join(settings))
 
     def log(self, result: RoundResult) -> None:
         for name, value in round_metrics(result).items():
@@ -246,24 +242,23 @@ class MLflow(Tracker):
 
     def open(self, config: Config, folder: Path) -> None:
         mlflow = self._mlflow
-        mlflow.set_tracking_uri(
-            os.environ.get("MLFLOW_TRACKING_URI")
-            or f"sqlite:///{folder.absolute()}/mlflow.db"
-        )
+        in_folder = f"sqlite:///{folder.absolute()}/mlflow.db"
+        mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI") or in_folder)
         experiment = mlflow.set_experiment("fedaux")
         identity = f"{folder.name}-{config.hash}"
-        known = mlflow.search_runs(
+        earlier_runs = mlflow.search_runs(
             [experiment.experiment_id],
             f"tags.fedaux = '{identity}'",
             output_format="list",
         )
-        if known:
-            mlflow.start_run(run_id=known[0].info.run_id)
-            self.logged = int(known[0].data.metrics.get("round", 0))
-        else:
-            tags = {"fedaux": identity, "method": find_method(config.method).label}
-            mlflow.start_run(run_name=folder.name, tags=tags)
-            mlflow.log_params(flatten(config))
+        if earlier_runs:
+            run = earlier_runs[0]
+            mlflow.start_run(run_id=run.info.run_id)
+            self.logged = int(run.data.metrics.get("round", 0))
+            return
+        tags = {"fedaux": identity, "method": find_method(config.method).label}
+        mlflow.start_run(run_name=folder.name, tags=tags)
+        mlflow.log_params(flatten(config))
 
     def log(self, result: RoundResult) -> None:
         metrics = {name: float(value) for name, value in round_metrics(result).items()}

@@ -26,9 +26,12 @@ from fedaux.core.progress import (
     Task,
     WorkProgress,
     each_of,
+    report,
+    report_to,
 )
 from fedaux.core.timing import payload_bytes
 from fedaux.messages import (
+    Answer,
     Consent,
     Federation,
     Order,
@@ -66,64 +69,56 @@ class ReportingFederation:
     """
 
     federation: Federation
-    on_progress: OnProgress
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """All orders of one call are of one kind."""
         if not orders:
             return
-        if isinstance(orders[0], PlanOrder):  # before the run: its answers are notices
+        order = orders[0]
+        if isinstance(order, PlanOrder):  # before the run: its answers are notices
             yield from self.federation.ask(orders)
             return
-        task, round_, done = (
-            TASKS[type(orders[0])],
-            getattr(orders[0], "round", None),
-            0,
-        )
+        task = TASKS[type(order)]
+        round_ = getattr(order, "round", None)
         clients = tuple(order.client for order in orders)
-        self.on_progress(
-            OrdersSent(task, round_, clients, sum(map(payload_bytes, orders)))
-        )
+        size = sum(map(payload_bytes, orders))
+        report(OrdersSent(task, round_, clients, size))
+        done = 0
         for reply in self.federation.ask(orders):
             if not isinstance(reply, Subtotal | SecureTotal):  # which are no client's
                 done += 1
-                size, failure = (
-                    payload_bytes(reply),
-                    reply if isinstance(reply, Failure) else None,
-                )
-                account = (
-                    None
-                    if isinstance(reply, Failure | SumReply | Consent)
-                    else Account.from_json(reply.account)
-                )
-                self.on_progress(
-                    ReplyReceived(
-                        task,
-                        round_,
-                        reply.client,
-                        size,
-                        account,
-                        failure,
-                        done,
-                        len(clients),
-                    )
-                )
+                report(received(reply, task, round_, done, len(clients)))
             yield reply
             del reply  # the next one is waited for without it
 
 
+def received(
+    reply: Answer | Failure, task: Task, round_: int | None, done: int, total: int
+) -> ReplyReceived:
+    """Return the event of a client's reply."""
+    account = None
+    if not isinstance(reply, Failure | SumReply | Consent):
+        account = Account.from_json(reply.account)
+    failure = reply if isinstance(reply, Failure) else None
+    size = payload_bytes(reply)
+    return ReplyReceived(
+        task, round_, reply.client, size, account, failure, done, total
+    )
+
+
 @contextmanager
 def reporting(
-    folder: Path, config: Config, sites: Sequence[str] = ()
-) -> Iterator[OnProgress]:
-    """The status file of a server and its log in $FEDAUX_LOG: a listener for both,
-    which hear how the run ended.
+    folder: Path, config: Config, listener: OnProgress, sites: Sequence[str] = ()
+) -> Iterator[None]:
+    """Report the run inside to `listener`, to the status file of a server and to its
+    log in $FEDAUX_LOG, which also hear how the run ended.
     """
     with (
         logged(EventLog.from_environment(config.run_id)) as log,
         status_file(folder, config, sites) as status,
+        report_to(each_of(status, log, listener)),
     ):
-        yield each_of(status, log)
+        yield
 
 
 @contextmanager
@@ -131,79 +126,76 @@ def logged(log: EventLog) -> Iterator[OnProgress]:
     """A listener that writes events as lines of a log, without steps in between; the
     run's end is a line as well.
     """
-    current = 1
-
-    def on_progress(event: ProgressEvent) -> None:
-        nonlocal current
-        facts: dict[str, Any] = {}
-        match event:
-            case RunStarted():
-                current = len(event.history) + 1
-                log.write("run-started", describe(event), rounds=event.rounds)
-            case WorkProgress(phase=phase) if phase in LOGGED:
-                facts = (
-                    {"connected": event.done, "expected": event.total}
-                    if phase == "connect"
-                    else {}
-                )
-                log.write(
-                    LOGGED[phase],
-                    describe(event),
-                    round=current if phase == "distil" else None,
-                    **facts,
-                )
-            case OrdersSent():
-                facts = {
-                    "task": event.task,
-                    "clients": len(event.clients),
-                    "bytes": event.bytes,
-                }
-                log.write("orders-sent", describe(event), round=current, **facts)
-            case ReplyReceived():
-                facts = {"task": event.task, "bytes": event.bytes}
-                if event.failure is None:
-                    log.write(
-                        "reply",
-                        describe(event),
-                        logging.INFO,
-                        event.client,
-                        current,
-                        **facts,
-                    )
-                else:
-                    facts["kind"] = event.failure.kind
-                    log.write(
-                        "reply-failed",
-                        describe(event),
-                        logging.WARNING,
-                        event.client,
-                        current,
-                        **facts,
-                    )
-            case RoundFinished():
-                level, text = (
-                    (logging.WARNING, f"; {event.warning}")
-                    if event.warning
-                    else (logging.INFO, "")
-                )
-                seconds, current = event.result.seconds, event.result.round
-                log.write(
-                    "round-finished",
-                    describe(event) + text,
-                    level,
-                    round=current,
-                    seconds=seconds,
-                )
-                current += 1
-            case Notice():
-                log.write("notice", event.text)
-
+    lines = EventLines(log)
     try:
-        yield on_progress
+        yield lines.write
         log.write("run-finished", "the run is complete")
     except BaseException as error:
-        outcome, text = outcome_of(error)
-        log.write(f"run-{outcome}", text, logging.ERROR, round=current)
+        outcome, reason = outcome_of(error)
+        log.write(f"run-{outcome}", reason, logging.ERROR, round=lines.round)
         raise
     finally:
         log.close()
+
+
+class EventLines:
+    """Writes events as lines of a log, with the round in which they are."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self.round = 1
+
+    def write(self, event: ProgressEvent) -> None:
+        match event:
+            case RunStarted():
+                self.round = len(event.history) + 1
+                line = describe(event)
+                self._log.write("run-started", line, rounds=event.rounds)
+            case WorkProgress():
+                self._write_phase(event)
+            case OrdersSent():
+                self._log.write(
+                    "orders-sent",
+                    describe(event),
+                    round=self.round,
+                    task=event.task,
+                    clients=len(event.clients),
+                    bytes=event.bytes,
+                )
+            case ReplyReceived():
+                self._write_reply(event)
+            case RoundFinished():
+                self._write_round(event)
+            case Notice():
+                self._log.write("notice", event.text)
+
+    def _write_phase(self, event: WorkProgress) -> None:
+        if event.phase not in LOGGED:
+            return
+        counts: dict[str, Any] = {}
+        if event.phase == "connect":
+            counts = {"connected": event.done, "expected": event.total}
+        round_ = self.round if event.phase == "distil" else None
+        self._log.write(LOGGED[event.phase], describe(event), round=round_, **counts)
+
+    def _write_reply(self, event: ReplyReceived) -> None:
+        details: dict[str, Any] = {"task": event.task, "bytes": event.bytes}
+        kind = "reply"
+        level = logging.INFO
+        if event.failure is not None:
+            kind = "reply-failed"
+            level = logging.WARNING
+            details["kind"] = event.failure.kind
+        line = describe(event)
+        self._log.write(kind, line, level, event.client, self.round, **details)
+
+    def _write_round(self, event: RoundFinished) -> None:
+        line = describe(event)
+        level = logging.INFO
+        if event.warning:
+            line += f"; {event.warning}"
+            level = logging.WARNING
+        number = event.result.round
+        seconds = event.result.seconds
+        self._log.write("round-finished", line, level, round=number, seconds=seconds)
+        self.round = number + 1

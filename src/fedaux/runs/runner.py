@@ -18,46 +18,43 @@ from fedaux.client.features import PrivateFeatureCache
 from fedaux.client.stacked_heads import can_batch_heads
 from fedaux.config.methods import Method
 from fedaux.config.presets import DEMO
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core import here
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import (
     Notice,
     OnProgress,
-    RoundFinished,
-    RunStarted,
-    each_of,
     no_progress,
+    report,
     report_to,
 )
-from fedaux.data.federated import client_names, open_data
+from fedaux.data.federated import FederatedData, client_names, open_data
 from fedaux.data.records import is_text
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import SIMULATED
 from fedaux.flower.stacked_heads import StackedFederation
-from fedaux.messages import Federation
 from fedaux.models import flatten_state
 from fedaux.models.pretraining.trainer import linear_probe
 from fedaux.privacy.mechanism import Bounds
 from fedaux.privacy.module_validation import declare_modules
 from fedaux.report.live import Live
 from fedaux.runs.arguments import make_config
-from fedaux.runs.callbacks import Callback, JsonLines, calling
+from fedaux.runs.callbacks import Callback
 from fedaux.runs.folders import numbered_folder, stored_state
 from fedaux.runs.planner import Planner
 from fedaux.runs.reporting import ReportingFederation, reporting
 from fedaux.runs.result import Result
 from fedaux.runs.run_lock import RunLock
+from fedaux.runs.session import run_in_folder
 from fedaux.scoring.base import bound_function
 from fedaux.scoring.features import H0
-from fedaux.server.loop import run as run_rounds
 from fedaux.server.preparation import initial_state, pretrain_extractor
 from fedaux.server.regions import RegionError, Regions, RegionSpec
-from fedaux.server.result import collapse_warning
-from fedaux.server.run_state import RunState, RunWriter
-from fedaux.server.server import Server, make_server
+from fedaux.server.run_state import RunState
+from fedaux.server.server import Server, make_server, report_features
 
 
 def run(
@@ -115,38 +112,42 @@ def run(
     config = make_config(
         method, data=data, public=public, test=test, model=model, size=size, **settings
     )
-    name = re.sub(r"[^A-Za-z0-9_+]", "-", config.method.removeprefix(here.PREFIX))
-    folder = (
-        numbered_folder(Path("runs") / name, config) if folder is None else Path(folder)
-    )
+    if folder is None:
+        name = config.method.removeprefix(here.PREFIX)
+        folder = Path("runs") / re.sub(r"[^A-Za-z0-9_+]", "-", name)
+        folder = numbered_folder(folder, config)
+    folder = Path(folder)
     with (
-        progress_panel(on_progress) as on_progress,
-        report_to(on_progress),
+        progress_panel(on_progress) as listener,
+        report_to(listener),
         RunLock(folder) as lock,
     ):
         state = stored_state(config, folder)
-        server = make_server(config, on_progress, cache, state)
-        for spec in config.prototypes:
-            # a caller who passes a class vouches for it, in this process
-            if spec.name in here.vouched:
-                declare_modules(server.networks.whole[spec.label])
-        federation = in_process(
-            config, folder, server.cache, bound_function(server.scorer)
-        )
+        server = make_server(config, cache, state)
+        vouch_for_classes(server)
+        bounds = bound_function(server.scorer)
+        clients = in_process(config, folder, server.cache, bounds)
+        federation = ReportingFederation(clients)
         return run_in_folder(folder, server, federation, state, callbacks, until, lock)
+
+
+def vouch_for_classes(server: Server) -> None:
+    """Trust networks that a caller in this process has passed as classes."""
+    for spec in server.config.prototypes:
+        if spec.name in here.vouched:
+            declare_modules(server.networks.whole[spec.label])
 
 
 @contextmanager
 def progress_panel(on_progress: OnProgress | None) -> Iterator[OnProgress]:
     """Yield `on_progress`, or if it is None a panel in a terminal or notebook."""
-    if on_progress is not None or not (
-        sys.stderr.isatty() or "ipykernel" in sys.modules
-    ):
-        yield on_progress or no_progress
-        return
-    console = Console(stderr=True)
-    with Live(console) as panel:
-        yield panel.on_progress
+    if on_progress is not None:
+        yield on_progress
+    elif sys.stderr.isatty() or "ipykernel" in sys.modules:
+        with Live(Console(stderr=True)) as panel:
+            yield panel.on_progress
+    else:
+        yield no_progress
 
 
 def without_auto_head(config: Config) -> Config:
@@ -180,89 +181,19 @@ def run_over_regions(
             "head"
         )
     folder = Path(folder)
-    names = [part.name for part in RegionSpec.all(regions)]
-    with RunLock(folder) as lock:
+    names = [region.name for region in RegionSpec.all(regions)]
+    with (
+        RunLock(folder) as lock,
+        reporting(folder, config, on_progress, names),
+    ):
         state = stored_state(config, folder)
-        with (
-            reporting(folder, config, names) as report,
-            report_to(each_of(report, on_progress)),
-        ):
-            on_progress = each_of(report, on_progress)
-            server = make_server(config, on_progress, cache, state)
-            federation = Regions(folder, regions, on_progress=on_progress)
-            where = f"which are started with out = {folder.absolute()}"
-            on_progress(Notice(f"waiting for {regions} regional servers, {where}"))
-            result = run_in_folder(
-                folder, server, federation, state, callbacks, lock=lock
-            )
-            federation.end()
-            return result
-
-
-def run_in_folder(
-    folder: Path,
-    server: Server,
-    federation: Federation,
-    state: RunState | None,
-    callbacks: Sequence[Callback] = (),
-    until: int | None = None,
-    lock: RunLock | None = None,
-) -> Result:
-    """Run the rounds over any federation, and save the state in `folder` after
-    preparation and after every round.
-
-    A round is saved before it is reported, and only by the process that holds the lock.
-    """
-    server = server.in_folder(folder)
-    state = replace(state, assignment=server.site_labels) if state else None
-    config, writer, saved, finished = (
-        server.config,
-        RunWriter(folder, state),
-        state,
-        state.round if state else 0,
-    )
-    if not isinstance(federation, Regions):  # which reports for each region
-        federation = ReportingFederation(federation, server.on_progress)
-    if server.standing:  # a run that was killed may have left some that do not count
-        server.standing.keep(state.last_round if state else {})
-
-    def save(state: RunState) -> None:
-        nonlocal saved, finished
-        if lock:
-            lock.check()
-        writer.save(state)
-        saved = state
-        if server.orders.known_accounts:
-            server.orders.known_accounts.update(state.accounts)
-        if server.standing:
-            server.standing.keep(state.last_round)
-        if state.round == finished:  # prepared, or releases are in
-            return
-        finished = state.round
-        summary, warning = state.ledger.summary(), collapse_warning(state)
-        on_progress(RoundFinished(state.history[-1], config.rounds, summary, warning))
-
-    with calling([JsonLines(), *callbacks], config, folder, lambda: saved) as call:
-        on_progress = each_of(call, server.on_progress)
-        on_progress(
-            RunStarted(
-                server.method.label,
-                describe(config),
-                state.history if state else (),
-                config.rounds,
-            )
-        )
-        return Result(run_rounds(server, federation, state, save, until), folder)
-
-
-def describe(config: Config) -> str:
-    """Describe data, clients, networks and seed in one line."""
-    alpha = (
-        f", α = {config.data.alpha:g}" if config.data.partition == "dirichlet" else ""
-    )
-    clients = len(config.federation.sites) or config.data.clients
-    networks = ", ".join(spec.label for spec in config.prototypes)
-    return f"{config.data.source}: {clients} clients{alpha}, {networks}, seed {config.seed}"
+        server = make_server(config, cache, state)
+        federation = Regions(folder, regions)
+        where = f"which are started with out = {folder.absolute()}"
+        report(Notice(f"waiting for {regions} regional servers, {where}"))
+        result = run_in_folder(folder, server, federation, state, callbacks, lock=lock)
+        federation.end()
+        return result
 
 
 def pretrain(
@@ -283,7 +214,7 @@ def pretrain(
         JSON card beside it.
     """
     with report_to(on_progress):
-        server = make_server(config, on_progress, cache)
+        server = make_server(config, cache)
         return {
             spec.label: pretrain_extractor(server, spec) for spec in config.prototypes
         }
@@ -298,22 +229,30 @@ def probe(
     It is fitted to all private records and their labels, which no party of a real
     federation has: it serves studies, after the fact, and nothing is chosen by it.
     """
-    data, server = open_data(config), make_server(config, on_progress, cache)
-    found = {}
-    for spec in config.prototypes:
-        model = server.networks.whole[spec.label]
-        for kind in ("random", "pre-trained"):
-            if kind == "pre-trained":
-                pretrain_extractor(server, spec)
-            report = partial(server.report_features, spec.label)
-            features = PrivateFeatureCache(cache or cache_folder(), on_progress=report)
-            h0 = H0(spec, model.features, flatten_state(model.features), features)
-            found[f"{spec.label}, {kind}"] = linear_probe(
-                h0.features(data.private), h0.features(data.test)
+    with report_to(on_progress):
+        data = open_data(config)
+        server = make_server(config, cache)
+        accuracies: dict[str, float] = {}
+        for spec in config.prototypes:
+            accuracies[f"{spec.label}, random"] = probe_features(server, spec, data)
+            pretrain_extractor(server, spec)
+            accuracies[f"{spec.label}, pre-trained"] = probe_features(
+                server, spec, data
             )
-    if not is_text(data.test.x):
-        found["the records themselves"] = linear_probe(data.private, data.test)
-    return found
+        if not is_text(data.test.x):
+            accuracies["the records themselves"] = linear_probe(data.private, data.test)
+        return accuracies
+
+
+def probe_features(server: Server, spec: PrototypeSpec, data: FederatedData) -> float:
+    """Return the accuracy of a linear classifier on the features of an extractor, as it
+    is now.
+    """
+    extractor = server.networks.whole[spec.label].features
+    watch = partial(report_features, spec.label)
+    cache = PrivateFeatureCache(server.cache or cache_folder(), on_progress=watch)
+    h0 = H0(spec, extractor, flatten_state(extractor), cache)
+    return linear_probe(h0.features(data.private), h0.features(data.test))
 
 
 def planner(
@@ -337,11 +276,10 @@ def planner(
         The planner; its methods relate ε, records per client and the benefit that is
         kept.
     """
-    config = (
-        Config.load(path, ["method=fedaux", "method_options={}"])
-        if path
-        else replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
-    )
+    if path is None:
+        config = replace(DEMO, pretrain=replace(DEMO.pretrain, epochs=0))
+    else:
+        config = Config.load(path, ["method=fedaux", "method_options={}"])
     changes: dict[str, Any] = {
         "delta": delta,
         "adjacency": adjacency,
@@ -407,11 +345,12 @@ def in_process(
     }
     if cache is not None:
         settings["features"] = str(cache)
-    names, policy = client_names(config), config.federation
+    names = client_names(config)
+    policy = config.federation
     grid = InProcessGrid(app, len(names), settings)
     nodes = dict(zip(names, grid.get_node_ids(), strict=True))
-    kind = StackedFederation if can_batch_heads(config) else GridFederation
-    return kind(
+    federation = StackedFederation if can_batch_heads(config) else GridFederation
+    return federation(
         grid,
         nodes,
         policy.timeout,

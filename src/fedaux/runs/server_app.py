@@ -11,15 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedaux.config.schema import Config
-from fedaux.core.progress import each_of, report_to
 from fedaux.export.export import write_models
 from fedaux.flower.server_app import Connect, server_app
 from fedaux.report.progress import print_progress
 from fedaux.report.run_page import write_run_report
 from fedaux.runs.folders import stored_state
-from fedaux.runs.reporting import reporting
+from fedaux.runs.reporting import ReportingFederation, reporting
 from fedaux.runs.run_lock import RunLock
-from fedaux.runs.runner import run_in_folder
+from fedaux.runs.session import run_in_folder
 from fedaux.server.server import make_server
 
 # beside the folders of a deployment's runs: how much its sites have said that they
@@ -28,20 +27,19 @@ SPENDING_FILE = "accounts.json"
 
 
 def main(config: Config, folder: Path, connect: Connect) -> None:
-    with RunLock(folder) as lock, reporting(folder, config) as report:
-        on_progress = each_of(report, print_progress)
-        with report_to(on_progress):
-            state = stored_state(config, folder)
-            server = make_server(config, on_progress, state=state)
-            # names that mean the same sites in every run
-            if config.federation.registered_only:
-                server = server.with_accounts(accounts_file(folder))
-            result = run_in_folder(folder, server, connect(server), state, lock=lock)
+    with RunLock(folder) as lock, reporting(folder, config, print_progress):
+        state = stored_state(config, folder)
+        server = make_server(config, state=state)
+        # names that mean the same sites in every run
+        if config.federation.registered_only:
+            server = server.with_accounts(accounts_file(folder))
+        federation = ReportingFederation(connect(server))
+        result = run_in_folder(folder, server, federation, state, lock=lock)
         for path in write_models(result.state, folder / "model"):
             print(f"model: {path}", flush=True)
         print(f"report: {write_run_report(folder)}", flush=True)
-        for text in result.warnings:
-            print(f"warning: {text}", flush=True)
+        for warning in result.warnings:
+            print(f"warning: {warning}", flush=True)
     print(f"accuracy {result.accuracy:.4f}. Privacy: {result.statement}", flush=True)
 
 

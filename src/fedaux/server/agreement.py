@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fedaux.config.methods import find_method
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import Failure
-from fedaux.core.progress import Notice
+from fedaux.core.progress import Notice, report
 from fedaux.messages import Consent, DataOrder, Federation, PlanOrder, RunPlan, plan_of
 from fedaux.privacy.secure_sum import agreed_threshold
 from fedaux.server.orders import Agreement
@@ -74,10 +74,10 @@ def agree_on_plan(
             break
         if waiting != said:
             said = waiting
-            server.on_progress(Notice(waiting_text(waiting, plan)))
+            report(Notice(waiting_text(waiting, plan)))
         time.sleep(POLL_INTERVAL)
     for name, reason in sorted(reasons.items()):
-        server.on_progress(Notice(f"{name} does not take part: {reason}"))
+        report(Notice(f"{name} does not take part: {reason}"))
     reasons |= dict.fromkeys(waiting, "its owner has not decided yet")
     needed = sites_needed(server, len(names))
     if len(approved) < needed:

@@ -12,7 +12,7 @@ from fedaux.config.schema import Config
 from fedaux.core.accounts import Account
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import Failure
-from fedaux.core.progress import ReplyReceived
+from fedaux.core.progress import ReplyReceived, report
 from fedaux.core.rng import numpy_stream
 from fedaux.core.timing import Costs
 from fedaux.messages import Federation, Subtotal, Update
@@ -118,7 +118,7 @@ def train(
                 accounts[reply.client] = Account.from_json(reply.account)
                 failure = current.add(reply)  # T2
                 if failure is not None:
-                    report_refusal(server, current, failure)
+                    report_refusal(current, failure)
             elif isinstance(reply, Subtotal):
                 current.merge(reply)  # T2, of many clients at once
                 accounts |= reply.accounts
@@ -129,11 +129,9 @@ def train(
     return accounts
 
 
-def report_refusal(server: Server, current: Round, failure: Failure) -> None:
+def report_refusal(current: Round, failure: Failure) -> None:
     """Report an update that was counted as a reply, and then refused."""
-    server.on_progress(
-        ReplyReceived("train", current.number, failure.client, 0, failure=failure)
-    )
+    report(ReplyReceived("train", current.number, failure.client, 0, failure=failure))
 
 
 def check_prepared(

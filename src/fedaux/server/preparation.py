@@ -15,7 +15,7 @@ from fedaux.core.accounts import Account
 from fedaux.core.arrays import Arrays
 from fedaux.core.failures import Failure
 from fedaux.core.io import cache_folder
-from fedaux.core.progress import WorkProgress
+from fedaux.core.progress import WorkProgress, report
 from fedaux.core.timing import Costs
 from fedaux.messages import (
     Federation,
@@ -120,7 +120,7 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
 
     def report_epoch(epoch: int, epochs: int, note: str) -> None:
         task = f"pre-training {spec.label}"
-        server.on_progress(WorkProgress(task, epoch, epochs, note, "pretrain"))
+        report(WorkProgress(task, epoch, epochs, note, "pretrain"))
 
     def watch(epoch: EpochMetrics) -> None:
         figures = (

@@ -25,12 +25,11 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import Failure
 from fedaux.core.io import write_atomically
 from fedaux.core.progress import (
-    OnProgress,
     OrdersSent,
     ReplyReceived,
     RoundFinished,
     Task,
-    no_progress,
+    report,
 )
 from fedaux.core.results import ClientMetrics, PrivateTraining
 from fedaux.core.timing import Costs
@@ -116,9 +115,7 @@ def _sleep() -> None:
 
 class Regions:
     """The regional servers as a federation. It waits for one that is down; restarted,
-    it answers the last request.
-
-    `on_progress` is called with each region's requests and answers, under the region's
+    it answers the last request. Requests and answers are reported under the region's
     name.
     """
 
@@ -127,11 +124,9 @@ class Regions:
         folder: Path,
         count: int,
         wait: Callable[[], None] = _sleep,
-        on_progress: OnProgress = no_progress,
     ) -> None:
         self._folder = folder
         self._wait = wait
-        self._on_progress = on_progress
         self._regions = RegionSpec.all(count)
         (folder / REGIONS_FOLDER).mkdir(parents=True, exist_ok=True)
 
@@ -154,7 +149,7 @@ class Regions:
         )
         waiting = list(self._regions)
         names = tuple(region.name for region in waiting)
-        self._on_progress(OrdersSent(task, round_, names, bytes=0))
+        report(OrdersSent(task, round_, names, bytes=0))
         while waiting:
             arrived = [
                 region
@@ -185,7 +180,7 @@ class Regions:
         the region's.
         """
         total = len(self._regions)
-        self._on_progress(
+        report(
             ReplyReceived(
                 task,
                 round_,
@@ -199,7 +194,7 @@ class Regions:
         for failure in answer.failures:
             reason = f"{failure.client}: {failure.reason}"
             lost = Failure(region.name, reason, failure.kind)
-            self._on_progress(ReplyReceived(task, round_, region.name, 0, failure=lost))
+            report(ReplyReceived(task, round_, region.name, 0, failure=lost))
 
     def _request(self, kind: str, clients: list[str]) -> int:
         """Write a request, which supersedes all earlier ones, and return its number."""
@@ -280,7 +275,7 @@ class Region:
             self._round = state.round
         rounds = self._server.config.rounds
         for result in state.history[self._round :]:
-            self._server.on_progress(RoundFinished(result, rounds, privacy=""))
+            report(RoundFinished(result, rounds, privacy=""))
         self._round = state.round
         return replace(
             state, extractors=self._first.extractors, public=self._first.public

@@ -14,7 +14,7 @@ from fedaux.core.accounts import Account
 from fedaux.core.arrays import Arrays
 from fedaux.core.failures import Failure
 from fedaux.core.metrics import Evaluation
-from fedaux.core.progress import WorkProgress
+from fedaux.core.progress import WorkProgress, report
 from fedaux.core.results import ClientMetrics, PrivateTraining, RoundResult
 from fedaux.core.timing import Costs
 from fedaux.messages import Subtotal, Update
@@ -187,9 +187,7 @@ class Round:
         """Average, distil and test; return the state after this round."""
         server = self.server
         task = f"round {self.number}"
-        server.on_progress(
-            WorkProgress(task, 0, 0, "averaging and distilling", "distil")
-        )
+        report(WorkProgress(task, 0, 0, "averaging and distilling", "distil"))
         if server.standing:
             self._add_standing_teachers(state)
         averages, ensemble = self.total.finish()

@@ -13,8 +13,9 @@ from pathlib import Path
 from fedaux.config.methods import Method, find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
+from fedaux.core.arrays import Arrays
 from fedaux.core.io import cache_folder
-from fedaux.core.progress import Notice, OnProgress, WorkProgress, no_progress
+from fedaux.core.progress import Notice, WorkProgress, report
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
@@ -32,6 +33,22 @@ from fedaux.server.standing import StandingTeachers
 
 @dataclass(frozen=True, eq=False)
 class Server:
+    """The parts of a server.
+
+    Attributes:
+        config: The settings of the run.
+        classes: The number of classes.
+        clients: The names of all clients.
+        networks: One network for each prototype.
+        public: The public data.
+        scorer: What releases are made and read with.
+        orders: Makes the orders to clients.
+        cache: The folder for public features; None keeps them in memory.
+        standing: Keeps standing teachers, for a run that has them; see `in_folder`.
+        folder: The folder of the run.
+        assignment: The prototype of each client, including sites that have left.
+    """
+
     config: Config
     classes: int
     clients: Sequence[str]
@@ -39,12 +56,9 @@ class Server:
     public: PublicData
     scorer: PublicScorer
     orders: Orders
-    cache: Path | None = None  # for public features; None keeps them in memory
-    on_progress: OnProgress = field(default=no_progress, repr=False)
-    # of a run with teachers.standing, see `in_folder`
+    cache: Path | None = None
     standing: StandingTeachers | None = None
-    folder: Path | None = None  # of the run
-    # including sites that have left
+    folder: Path | None = None
     assignment: Mapping[str, PrototypeSpec] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -56,27 +70,29 @@ class Server:
         classes: int,
         clients: Sequence[str],
         cache: Path,
-        on_progress: OnProgress = no_progress,
         known: Mapping[str, str] | None = None,
         records: int = 0,
     ) -> Server:
-        """Make a server for the networks of `config`. Sites `known` from a stored state
-        keep their prototypes.
+        """Make a server for the networks of `config`.
 
-        `records`: of all clients together where that is known, for what is chosen on
-        public data.
+        Args:
+            config: The settings of the run.
+            aux: The public records.
+            test: The test records.
+            classes: The number of classes.
+            clients: The names of all clients.
+            cache: The folder for public features.
+            known: The prototypes of sites in a stored state, which keep them.
+            records: Of all clients together where that is known, for what is chosen on
+                public data.
         """
         assignment = deal(clients, config.prototypes, known or {})
-        releases = 1 if config.federation.secure else max(1, len(clients))
         networks = Networks.build(config, test.shape, classes)
-        # elsewhere neighbours differ in it
-        counted = records if config.privacy.adjacency == "replace-one" else 0
-        scorer = make_scorer(
-            config.privacy,
-            classes,
-            releases,
-            counted or config.privacy.declared_records * len(clients),
-        )
+        if config.privacy.adjacency != "replace-one":
+            records = 0  # neighbours differ in it
+        declared = config.privacy.declared_records * len(clients)
+        releases = 1 if config.federation.secure else max(1, len(clients))
+        scorer = make_scorer(config.privacy, classes, releases, records or declared)
         public = PublicData(
             aux, test, config.aux.negatives, config.seed, config.head_only
         )
@@ -92,7 +108,6 @@ class Server:
             scorer,
             orders,
             cache,
-            on_progress,
             assignment=assignment,
         )
 
@@ -100,20 +115,21 @@ class Server:
         """Return a server that keeps standing teachers, if the run has any, and secure
         sums in the run's folder.
         """
-        wanted = self.config.teachers.standing and self.method.distils
-        return replace(
-            self,
-            standing=StandingTeachers.of_run(folder) if wanted else None,
-            folder=folder,
-        )
+        standing = None
+        if self.config.teachers.standing and self.method.distils:
+            standing = StandingTeachers.of_run(folder)
+        return replace(self, standing=standing, folder=folder)
 
     @cached_property
     def roster(self) -> dict[str, bytes] | None:
         """The public keys of real sites, from the file beside the run's folder; None:
         sites are simulated.
         """
-        path = None if self.folder is None else self.folder.parent / ROSTER_FILE
-        if path is None or (self.config.data.partition != "own" and not path.exists()):
+        if self.folder is None:
+            return None
+        path = self.folder.parent / ROSTER_FILE
+        simulated = self.config.data.partition != "own"
+        if simulated and not path.exists():
             return None
         return read_roster(path)
 
@@ -121,9 +137,8 @@ class Server:
         """Return a server that reads and records the sites' account counts in a file
         shared by all runs.
         """
-        return replace(
-            self, orders=replace(self.orders, known_accounts=AccountCounts(path))
-        )
+        orders = replace(self.orders, known_accounts=AccountCounts(path))
+        return replace(self, orders=orders)
 
     @property
     def method(self) -> Method:
@@ -142,11 +157,9 @@ class Server:
         """The prototype of each real site, which a run's state keeps; simulated clients
         get theirs by number.
         """
-        return (
-            {client: spec.label for client, spec in self.assignment.items()}
-            if self.config.federation.sites
-            else {}
-        )
+        if not self.config.federation.sites:
+            return {}
+        return {client: spec.label for client, spec in self.assignment.items()}
 
     def label_of(self, client: str) -> str:
         """The prototype that a client trains."""
@@ -156,23 +169,12 @@ class Server:
         """Load each prototype's h0 and its public features before any round; None for a
         method without scores.
         """
-        specs = {spec.label: spec for spec in self.config.prototypes}
         for label, arrays in state.extractors.items():
-            if (
-                label not in self.public.h0
-                or self.public.h0[label].arrays is not arrays
-            ):
-                report = partial(self.report_features, label)
-                cache = (
-                    None
-                    if self.cache is None
-                    else FeatureCache(self.cache, on_progress=report)
-                )
-                self.public.h0[label] = H0(
-                    specs[label], self.networks.extractors[label], arrays, cache
-                )
+            self._load_extractor(label, arrays)
             if self.config.head_only:
-                self.networks.standardise(label, state.standardisation.get(label, {}))
+                statistics = state.standardisation.get(label, {})
+                self.networks.standardise(label, statistics)
+                # features are computed now
                 self.public.distill_inputs(label)
                 self.public.test_inputs(label)
         if not state.public:
@@ -181,10 +183,22 @@ class Server:
             self.scorer, state.public, self.label_of, self.config.teachers
         )
 
-    def report_features(self, label: str, done: int, total: int) -> None:
-        self.on_progress(
-            WorkProgress(f"features of {label}", done, total, phase="features")
-        )
+    def _load_extractor(self, label: str, arrays: Arrays) -> None:
+        loaded = self.public.h0.get(label)
+        if loaded is not None and loaded.arrays is arrays:
+            return
+        specs = {spec.label: spec for spec in self.config.prototypes}
+        cache = None
+        if self.cache is not None:
+            watch = partial(report_features, label)
+            cache = FeatureCache(self.cache, on_progress=watch)
+        extractor = self.networks.extractors[label]
+        self.public.h0[label] = H0(specs[label], extractor, arrays, cache)
+
+
+def report_features(label: str, done: int, total: int) -> None:
+    """Report that features of so many records are computed."""
+    report(WorkProgress(f"features of {label}", done, total, phase="features"))
 
 
 def deal(
@@ -193,38 +207,38 @@ def deal(
     """Assign a prototype to every client by name: `known` clients keep theirs, new ones
     get the least common one.
     """
-    labels = {spec.label: spec for spec in specs}
+    by_label = {spec.label: spec for spec in specs}
     assignment = {
-        client: labels[label] for client, label in known.items() if label in labels
+        client: by_label[label] for client, label in known.items() if label in by_label
     }
-    counts = Counter(dict.fromkeys(labels, 0))
-    counts.update(
-        assignment[client].label for client in clients if client in assignment
-    )
+    counts = Counter(dict.fromkeys(by_label, 0))
+    for client in clients:
+        if client in assignment:
+            counts[assignment[client].label] += 1
     for client in clients:
         if client not in assignment:
-            label = min(labels, key=counts.__getitem__)  # the first of several
-            assignment[client] = labels[label]
+            label = min(by_label, key=counts.__getitem__)  # the first of several
+            assignment[client] = by_label[label]
             counts[label] += 1
     return assignment
 
 
 def make_server(
-    config: Config,
-    on_progress: OnProgress = no_progress,
-    cache: Path | None = None,
-    state: RunState | None = None,
+    config: Config, cache: Path | None = None, state: RunState | None = None
 ) -> Server:
     """Make a server with the data and networks of `config`. In a run resumed from
     `state`, sites keep prototypes.
     """
-    data, names, known = (
-        open_public(config),
-        client_names(config),
-        state.assignment if state else {},
-    )
-    folder = cache or cache_folder()
+    data = open_public(config)
     for note in data.notes:
-        on_progress(Notice(note))
-    given = (config, data.aux, data.test, len(data.classes), names, folder)
-    return Server.of(*given, on_progress, known, data.private_records)
+        report(Notice(note))
+    return Server.of(
+        config,
+        data.aux,
+        data.test,
+        len(data.classes),
+        client_names(config),
+        cache or cache_folder(),
+        state.assignment if state else {},
+        data.private_records,
+    )

@@ -38,7 +38,8 @@ from fedaux.messages import (
 from fedaux.privacy.account import Entry, SiteAccount
 from fedaux.privacy.accounting import release_mechanism
 from fedaux.privacy.ledger import Ledger
-from fedaux.runs.runner import in_process, run_in_folder
+from fedaux.runs.runner import in_process
+from fedaux.runs.session import run_in_folder
 from fedaux.server.loop import QuorumError
 from fedaux.server.run_state import RunState
 from fedaux.server.server import make_server

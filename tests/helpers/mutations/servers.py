@@ -17,7 +17,7 @@ from fedaux.flower import error_redaction, node_registry
 from fedaux.flower import server_app as flower_server_app
 from fedaux.flower.in_process import CLIENT_EXCEPTION
 from fedaux.flower.node_registry import NodeRegistry
-from fedaux.runs import region_app, run_lock, runner, server_app
+from fedaux.runs import region_app, run_lock, server_app, session
 from fedaux.runs.run_lock import RunLock
 from fedaux.server import server
 from fedaux.server.run_state import RunState, RunWriter
@@ -59,9 +59,9 @@ def writer_elsewhere_does_not_count(patch: pytest.MonkeyPatch) -> None:
 )
 def lost_folder_is_written_to(patch: pytest.MonkeyPatch) -> None:
     """A run does not ask whether its folder is still its own."""
-    run_in_folder = runner.run_in_folder
+    run_in_folder = session.run_in_folder
     patch.setattr(
-        runner,
+        session,
         "run_in_folder",
         lambda *run, lock=None, **more: run_in_folder(*run[:6], **more),
     )

@@ -19,6 +19,7 @@ from fedaux.core.progress import (
     RoundFinished,
     RunStarted,
     WorkProgress,
+    report_to,
 )
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.core.timing import payload_bytes
@@ -45,13 +46,13 @@ def test_every_order_and_every_reply_is_reported_when_it_arrives() -> None:
     (server, state), events = prepared(), list[ProgressEvent]()
     lost, said = Failure("b", "gone", NO_ANSWER), Account.from_json(account())
     orders = [server.orders.train(state, name) for name in "abc"]
-    replies = ReportingFederation(
-        Scripted({"b": lambda order: lost}), events.append
-    ).ask(orders)
-    next(replies)
-    assert len(events) == 2
-    assert next(replies) == lost
-    list(replies)
+    federation = ReportingFederation(Scripted({"b": lambda order: lost}))
+    with report_to(events.append):
+        replies = federation.ask(orders)
+        next(replies)
+        assert len(events) == 2
+        assert next(replies) == lost
+        list(replies)
     assert events == [
         OrdersSent("train", 1, ("a", "b", "c"), sum(map(payload_bytes, orders))),
         ReplyReceived(
@@ -71,9 +72,10 @@ class Region:
 
 def test_sums_of_a_region_are_no_clients_reply_and_no_orders_are_no_event() -> None:
     (server, state), events = prepared(), list[ProgressEvent]()
-    federation = ReportingFederation(Region(), events.append)
-    assert list(federation.ask([])) == []
-    assert len(list(federation.ask([server.orders.prepare(state, "a")]))) == 1
+    federation = ReportingFederation(Region())
+    with report_to(events.append):
+        assert list(federation.ask([])) == []
+        assert len(list(federation.ask([server.orders.prepare(state, "a")]))) == 1
     assert [(type(event), getattr(event, "task", "")) for event in events] == [
         (OrdersSent, "release")
     ]

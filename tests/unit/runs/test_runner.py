@@ -12,12 +12,19 @@ import pytest
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, FederationConfig
-from fedaux.core.progress import Notice, ProgressEvent, RoundFinished, RunStarted
+from fedaux.core.progress import (
+    Notice,
+    ProgressEvent,
+    RoundFinished,
+    RunStarted,
+    report_to,
+)
 from fedaux.messages import TrainOrder
 from fedaux.runs.callbacks import Callback
 from fedaux.runs.folders import stored_state
 from fedaux.runs.run_lock import LOCK_FILE, LockedError, RunLock
-from fedaux.runs.runner import describe, planner, run_in_folder, run_over_regions
+from fedaux.runs.runner import planner, run_over_regions
+from fedaux.runs.session import run_in_folder, setting_line
 from fedaux.server.loop import QuorumError
 from fedaux.server.regions import REGIONS_FOLDER, RegionError
 from fedaux.server.run_state import HISTORY, RunState
@@ -43,8 +50,8 @@ def test_a_round_is_saved_before_anybody_hears_of_it(tmp_path: Path) -> None:
         if isinstance(event, RoundFinished):
             note("progress", event.result.round)
 
-    server = replace(make_server(), on_progress=on_progress)
-    result = run_in_folder(tmp_path, server, Scripted(), None, [Listener()])
+    with report_to(on_progress):
+        result = run_in_folder(tmp_path, make_server(), Scripted(), None, [Listener()])
     assert known_entries == [
         ("callback", 1, 1),
         ("progress", 1, 1),
@@ -76,8 +83,8 @@ def test_a_run_that_stops_ends_its_callbacks_and_goes_on_with_its_history(
     state = stored_state(CONFIG, tmp_path)
     assert state is not None
     assert state.round == 1
-    server = replace(make_server(), on_progress=events.append)
-    run_in_folder(tmp_path, server, Scripted(), state)
+    with report_to(events.append):
+        run_in_folder(tmp_path, make_server(), Scripted(), state)
     (start,) = [event for event in events if isinstance(event, RunStarted)]
     assert (start.history, start.rounds) == (state.history, 2)
     assert [
@@ -168,12 +175,12 @@ def test_regions_refuse_what_they_cannot_hand_on(
 
 
 def test_a_run_in_a_line() -> None:
-    assert describe(TINY_CONFIG) == f"digits: 3 clients, α = 1, {MLP.label}, seed 0"
+    assert setting_line(TINY_CONFIG) == f"digits: 3 clients, α = 1, {MLP.label}, seed 0"
     data = replace(TINY_CONFIG.data, partition="own")
     sites = replace(
         TINY_CONFIG, data=data, federation=FederationConfig(sites=("a", "b"))
     )
-    assert describe(sites) == f"digits: 2 clients, {MLP.label}, seed 0"
+    assert setting_line(sites) == f"digits: 2 clients, {MLP.label}, seed 0"
 
 
 def test_a_plan_needs_an_embedding_scorer(tmp_path: Path) -> None:

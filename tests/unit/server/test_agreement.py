@@ -10,7 +10,7 @@ import pytest
 from fedaux import Config
 from fedaux.config.sections import DataConfig
 from fedaux.core.failures import Failure
-from fedaux.core.progress import Notice, ProgressEvent
+from fedaux.core.progress import Notice, ProgressEvent, report_to
 from fedaux.messages import (
     Consent,
     Order,
@@ -74,9 +74,10 @@ def agree(
         if said is not None and isinstance(event, Notice):
             said.append(event.text)
 
-    server = replace(make_server(config), on_progress=hear)
+    server = make_server(config)
     federation = Scripted(script)
-    agree_on_plan(server, federation, initial_state(server))
+    with report_to(hear):
+        agree_on_plan(server, federation, initial_state(server))
     return server, federation
 
 

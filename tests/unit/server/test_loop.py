@@ -11,7 +11,7 @@ import pytest
 
 from fedaux import Config
 from fedaux.core.accounts import Account
-from fedaux.core.progress import ProgressEvent, ReplyReceived, WorkProgress
+from fedaux.core.progress import ProgressEvent, ReplyReceived, WorkProgress, report_to
 from fedaux.messages import Order, PrepareOrder, Reply, TrainOrder, Update
 from fedaux.server.loop import QuorumError, quorum, run, sample
 from fedaux.server.preparation import initial_state
@@ -272,8 +272,9 @@ def test_a_stopped_run_goes_on_to_the_same_bits() -> None:
 
 def test_a_reply_that_makes_no_sense_is_reported_as_a_failure() -> None:
     events: list[ProgressEvent] = []
-    server = replace(make_server(replace(CONFIG, rounds=2)), on_progress=events.append)
-    run(server, Scripted({"a": odd}), None, lambda state: None)
+    server = make_server(replace(CONFIG, rounds=2))
+    with report_to(events.append):
+        run(server, Scripted({"a": odd}), None, lambda state: None)
     refused = [event for event in events if isinstance(event, ReplyReceived)]
     assert [
         (event.round, event.client, event.done, event.total) for event in refused

@@ -10,7 +10,7 @@ from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.failures import Failure
-from fedaux.core.progress import ProgressEvent, WorkProgress
+from fedaux.core.progress import ProgressEvent, WorkProgress, report_to
 from fedaux.core.timing import Costs
 from fedaux.messages import PrepareOrder
 from fedaux.models import flatten_state, load_state
@@ -63,8 +63,9 @@ def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
     """
     config = replace(CONFIG, method="fedavg", pretrain=PretrainConfig(epochs=1))
     events: list[ProgressEvent] = []
-    server = replace(make_server(config, tmp_path), on_progress=events.append)
-    initial_state(server)
+    server = make_server(config, tmp_path)
+    with report_to(events.append):
+        initial_state(server)
     assert events == []
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="image"):
@@ -82,7 +83,8 @@ def test_published_weights_are_restored_instead_of_trained() -> None:
 
     extractor.published_weights = "somewhere"
     extractor.restore = lambda: load_state(extractor, published)
-    path = pretrain_extractor(replace(server, on_progress=events.append), MLP)
+    with report_to(events.append):
+        path = pretrain_extractor(server, MLP)
     assert path == Path("somewhere")
     assert np.array_equal(
         flatten_state(extractor)["parameters"], published["parameters"]
