@@ -57,7 +57,8 @@ def distill(
     """
     student.train(settings.train_mode)
     descent = Optimizer(lr=settings.lr).make(list(student.parameters()))
-    rows, held_out = np.arange(len(records)), np.empty(0, np.int64)
+    rows = np.arange(len(records))
+    held_out = np.empty(0, np.int64)
     if settings.patience:
         held_out, rows = np.split(
             shuffled(len(records), generator), [len(records) // 10]
@@ -65,27 +66,29 @@ def distill(
     steps = settings.steps or settings.epochs * len(
         batch_starts(len(rows), settings.batch_size)
     )
-    losses, best = Losses(), Best(settings.patience)
+    losses = Losses()
+    best = Best(settings.patience)
 
-    def loss_on(part: NDArray[np.int64]) -> Tensor:
-        logits = forward(student, records.batch(part))
-        return distillation_loss(
-            logits, torch.from_numpy(ensemble.soft_labels(part)).to(logits.device)
-        )
+    def loss_on(batch: NDArray[np.int64]) -> Tensor:
+        logits = forward(student, records.batch(batch))
+        soft_labels = torch.from_numpy(ensemble.soft_labels(batch))
+        return distillation_loss(logits, soft_labels.to(logits.device))
 
-    for step, part in enumerate(_steps(rows, settings.batch_size, steps, generator), 1):
-        loss = loss_on(part)
+    all_batches = _steps(rows, settings.batch_size, steps, generator)
+    for step, batch in enumerate(all_batches, 1):
+        loss = loss_on(batch)
         descent.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         descent.step()
-        losses.append((loss.detach(), len(part)))
+        losses.append((loss.detach(), len(batch)))
         if len(held_out) and best.stops(
             step, student, lambda: _evaluated(student, loss_on, held_out, settings)
         ):
             break
     descent.zero_grad()
     best.load(student)
-    return mean_loss(losses[-len(batch_starts(len(rows), settings.batch_size)) :])
+    batches_per_epoch = len(batch_starts(len(rows), settings.batch_size))
+    return mean_loss(losses[-batches_per_epoch:])
 
 
 @dataclass
@@ -102,9 +105,11 @@ class Best:
     def stops(self, step: int, student: nn.Module, loss: Callable[[], float]) -> bool:
         if step % max(1, self.patience // 10):
             return False
-        now = loss()
-        if now < self.loss:
-            self.step, self.loss, self.weights = step, now, flatten_state(student)
+        current = loss()
+        if current < self.loss:
+            self.step = step
+            self.loss = current
+            self.weights = flatten_state(student)
         return step - self.step >= self.patience
 
     def load(self, student: nn.Module) -> None:
@@ -117,9 +122,9 @@ def _steps(
 ) -> Iterator[NDArray[np.int64]]:
     """Yield batches, epoch after epoch, for this number of steps."""
     epochs = (
-        rows[part]
+        rows[batch]
         for _ in itertools.count()
-        for part in batches(len(rows), batch_size, generator)
+        for batch in batches(len(rows), batch_size, generator)
     )
     return itertools.islice(epochs, steps)
 
@@ -133,10 +138,10 @@ def _evaluated(
     """Mean loss on these examples, in eval mode."""
     student.eval()
     with torch.no_grad():
-        parts = np.array_split(rows, max(1, len(rows) // settings.batch_size))
-        loss = sum(float(loss_on(part)) * len(part) for part in parts) / len(rows)
+        pieces = np.array_split(rows, max(1, len(rows) // settings.batch_size))
+        total = sum(float(loss_on(batch)) * len(batch) for batch in pieces)
     student.train(settings.train_mode)
-    return loss
+    return total / len(rows)
 
 
 def distill_students(
@@ -150,11 +155,13 @@ def distill_students(
     """Distil the ensemble into one student per prototype, each from its own weights;
     return them and the mean loss.
     """
-    students, losses, settings = {}, [], config.distill
+    students: dict[str, Arrays] = {}
+    losses: list[float] = []
     for label in weights:
         student = networks.loaded(label, weights[label])
         generator = torch_stream(config.seed, "distill", label, round_)
-        losses.append(distill(student, inputs(label), ensemble, settings, generator))
+        loss = distill(student, inputs(label), ensemble, config.distill, generator)
+        losses.append(loss)
         students[label] = flatten_state(student)
     if not np.isfinite(losses).all():
         raise DivergedError(

@@ -5,10 +5,11 @@ turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import softmax
 from torch import nn
 
@@ -47,38 +48,20 @@ class Networks:
         """Build the networks from the run's seed; with `head_only`, only the heads are
         trained.
         """
-        whole = {
-            spec.label: place_by_settings(
-                build(
-                    spec, shape, classes, derive_seed(config.seed, "init", spec.label)
-                ),
-                config.device,
-                config.precision,
-                shape,
+        whole: dict[str, Prototype] = {}
+        for spec in config.prototypes:
+            seed = derive_seed(config.seed, "init", spec.label)
+            network = build(spec, shape, classes, seed)
+            whole[spec.label] = place_by_settings(
+                network, config.device, config.precision, shape
             )
-            for spec in config.prototypes
-        }
-        networks = cls(
-            whole, {label: network.features for label, network in whole.items()}, whole
-        )
+        extractors = {label: network.features for label, network in whole.items()}
         if not config.head_only:
-            return networks
-        heads = {
-            label: place_by_settings(
-                linear_head(
-                    network.width,
-                    classes,
-                    config.random_features,
-                    derive_seed(config.seed, "init", label),
-                ),
-                config.device,
-                "float32",
-            )
-            for label, network in whole.items()
-        }
-        for label, head in heads.items() if not config.random_features else ():
-            load_state(head.head, flatten_state(whole[label].head))
-        return replace(networks, trained=heads)
+            return cls(whole, extractors, whole)
+        heads: dict[str, nn.Module] = {}
+        for label, network in whole.items():
+            heads[label] = _head_of(network, label, config, classes)
+        return cls(whole, extractors, heads)
 
     def standardise(self, label: str, statistics: Arrays) -> None:
         """Standardise the features of this prototype's head with these statistics, if
@@ -103,21 +86,39 @@ class Networks:
         }
 
 
+def _head_of(network: Prototype, label: str, config: Config, classes: int) -> Prototype:
+    """Return the head that is trained alone. On the network's own features it starts as
+    the network's head does.
+    """
+    head = linear_head(
+        network.width,
+        classes,
+        config.random_features,
+        derive_seed(config.seed, "init", label),
+    )
+    head = place_by_settings(head, config.device, "float32")
+    if not config.random_features:
+        load_state(head.head, flatten_state(network.head))
+    return head
+
+
 def evaluate_classes(model: nn.Module, records: Records, classes: int) -> Evaluation:
     """Evaluate a model on labelled records, without the area under the curve if there
     are too many probabilities.
     """
-    labels, counts, scores = records.labels, np.zeros(classes * classes, np.int64), []
-    held = len(labels) * classes <= MAX_SCORES
+    labels = records.labels
+    with_scores = len(labels) * classes <= MAX_SCORES
+    counts = np.zeros(classes * classes, np.int64)
+    scores: list[NDArray[np.floating]] = []
     for rows, logits in predict_batches(model, records):
-        counts += np.bincount(
-            labels[rows] * classes + logits.argmax(axis=1), minlength=classes * classes
-        )
-        scores += [softmax(logits, axis=1)] if held else []
-    table = counts.reshape(classes, classes)
-    return Evaluation(
-        table, Evaluation.of(np.concatenate(scores), labels).auc if scores else None
-    )
+        cells = labels[rows] * classes + logits.argmax(axis=1)
+        counts += np.bincount(cells, minlength=len(counts))
+        if with_scores:
+            scores.append(softmax(logits, axis=1))
+    auc = None
+    if scores:
+        auc = Evaluation.of(np.concatenate(scores), labels).auc
+    return Evaluation(counts.reshape(classes, classes), auc)
 
 
 def evaluations(
@@ -129,11 +130,10 @@ def evaluations(
     """Evaluate each prototype on its test records, if there are any. The results never
     influence training.
     """
-    tests = {label: inputs(label) for label in weights}
-    return {
-        label: evaluate_classes(
-            networks.loaded(label, weights[label]), records, classes
-        )
-        for label, records in tests.items()
-        if records is not None
-    }
+    tests: dict[str, Evaluation] = {}
+    for label, arrays in weights.items():
+        records = inputs(label)
+        if records is not None:
+            model = networks.loaded(label, arrays)
+            tests[label] = evaluate_classes(model, records, classes)
+    return tests

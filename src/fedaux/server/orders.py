@@ -37,20 +37,19 @@ class AccountCounts:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._entries = path, dict[str, tuple[int, str]]()
-        if path.is_file():
-            try:
-                self._entries = {
-                    name: (int(entries), str(signature))
-                    for name, (entries, signature) in json.loads(
-                        path.read_bytes()
-                    ).items()
-                }
-            except (ValueError, TypeError, AttributeError) as error:
-                raise StateError(
-                    f"{path} is damaged ({error}): restore it, or sites may spend "
-                    "their budgets twice"
-                ) from error
+        self._path = path
+        self._entries: dict[str, tuple[int, str]] = {}
+        if not path.is_file():
+            return
+        try:
+            counts = json.loads(path.read_bytes())
+            for name, (entries, signature) in counts.items():
+                self._entries[name] = (int(entries), str(signature))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise StateError(
+                f"{path} is damaged ({error}): restore it, or sites may spend "
+                "their budgets twice"
+            ) from error
 
     def entries(self, client: str) -> tuple[int, str]:
         return self._entries.get(client, (0, ""))
@@ -59,22 +58,21 @@ class AccountCounts:
         """Record the counts, on disk when this returns. Counts only grow; of equal ones
         the last signature is kept.
         """
-        now = {
-            name: (account.entries, account.signature)
-            for name, account in accounts.items()
-            if account.entries
-        }
-        more = {
-            name: (entries, signature)
-            for name, (entries, signature) in now.items()
-            if entries > self.entries(name)[0]
-            or (entries, bool(signature)) == (self.entries(name)[0], True)
-        }
-        if any(known != self.entries(name) for name, known in more.items()):
-            self._entries |= more
-            write_atomically(
-                self._path, json.dumps(self._entries, indent=1, sort_keys=True).encode()
-            )
+        changed = False
+        for name, account in accounts.items():
+            count = (account.entries, account.signature)
+            if self._is_newer(name, account) and count != self.entries(name):
+                self._entries[name] = count
+                changed = True
+        if changed:
+            content = json.dumps(self._entries, indent=1, sort_keys=True)
+            write_atomically(self._path, content.encode())
+
+    def _is_newer(self, name: str, account: Account) -> bool:
+        entries, _ = self.entries(name)
+        if account.entries == entries:
+            return entries > 0 and account.signature != ""
+        return account.entries > entries
 
 
 @dataclass
@@ -127,10 +125,8 @@ class Orders:
 
     def prepare(self, state: RunState, client: str) -> PrepareOrder:
         spec = self.spec_of(client)
-        public, (known_entries, signature) = (
-            state.public[spec.label],
-            self._known_entries(state, client),
-        )
+        public = state.public[spec.label]
+        known_entries, signature = self._known_entries(state, client)
         return PrepareOrder(
             client=client,
             prototype=spec.to_json(),
@@ -147,12 +143,13 @@ class Orders:
 
     def sums(self, state: RunState, client: str, sends: str) -> SumsOrder:
         spec = self.spec_of(client)
+        width = self.networks.whole[spec.label].width
         return SumsOrder(
             client=client,
             prototype=spec.to_json(),
             classes=self.classes,
             sends=sends,
-            width=self.config.random_features or self.networks.whole[spec.label].width,
+            width=self.config.random_features or width,
             h0=self.public.h0[spec.label].hash,
             random_features=self.config.random_features,
             extractor=self._extractor(state, client),
@@ -169,13 +166,20 @@ class Orders:
         """Make the order to train; `weights` are those of the round's teachers, for a
         method with scores.
         """
-        spec, config, round_ = self.spec_of(client), self.config, state.round + 1
+        config = self.config
+        spec = self.spec_of(client)
+        round_ = state.round + 1
         local = config.local_training
-        teaching, (known_entries, signature) = (
-            self._teaching(state, client, weights),
-            self._known_entries(state, client),
-        )
-        model = state.weights[spec.label]
+        known_entries, signature = self._known_entries(state, client)
+        teaching = self._teaching(state, client, weights)
+        h0 = ""
+        extractor: Arrays = {}
+        standardisation: Arrays = {}
+        if config.head_only:
+            h0 = self.public.h0[spec.label].hash
+            standardisation = state.standardisation.get(spec.label, {})
+        if config.head_only or teaching.get("public"):
+            extractor = self._extractor(state, client)
         return TrainOrder(
             client=client,
             round=round_,
@@ -191,38 +195,39 @@ class Orders:
             weight_decay=local.weight_decay,
             mu=local.mu if find_method(config.method).proximal else 0.0,
             seed=derive_seed(config.seed, "batches", client, round_),
-            h0=self.public.h0[spec.label].hash if config.head_only else "",
+            h0=h0,
             known_entries=known_entries,
             known_signature=signature,
             run=self.run_id(state),
             last_round=state.client(client).last_round,
-            extractor=self._extractor(state, client)
-            if config.head_only or teaching.get("public")
-            else {},
-            weights=self._once(spec.label, model, to_half)
-            if config.federation.precision == "float16"
-            else model,
+            extractor=extractor,
+            weights=self._model(state, spec.label),
             broadcast=self._once(
                 spec.label, state.method_state[spec.label], self.hooks.broadcast
             ),
-            standardisation=state.standardisation.get(spec.label, {})
-            if config.head_only
-            else {},
+            standardisation=standardisation,
             random_features=config.random_features,
             freeze_batch_norm=config.local.freeze_batch_norm,
             plan=self.agreement.plan,
             **teaching,
         )
 
+    def _model(self, state: RunState, label: str) -> Arrays:
+        """Return a prototype's weights in the precision in which they are sent."""
+        weights = state.weights[label]
+        if self.config.federation.precision == "float16":
+            return self._once(label, weights, to_half)
+        return weights
+
     def _known_entries(self, state: RunState, client: str) -> tuple[int, str]:
         """Return the largest known number of entries in a client's account, of any run,
         and its signature.
         """
-        known = [
-            state.known_entries(client),
-            *([self.known_accounts.entries(client)] if self.known_accounts else []),
-        ]
-        return max(known, key=lambda pair: (pair[0], bool(pair[1])))
+        of_run = state.known_entries(client)
+        if self.known_accounts is None:
+            return of_run
+        of_all_runs = self.known_accounts.entries(client)
+        return max(of_run, of_all_runs, key=lambda pair: (pair[0], bool(pair[1])))
 
     def _teaching(
         self,
@@ -233,14 +238,14 @@ class Orders:
         """Return what a client needs to run its own model on D_distill and to weight
         it; {} if it does not.
         """
-        method, teachers = find_method(self.config.method), self.config.teachers
-        taught = method.distils and teachers.run_on == "clients"
-        if not taught or (
-            method.scores and (weights is None or client not in weights.teachers)
-        ):
+        method = find_method(self.config.method)
+        settings = self.config.teachers
+        if not method.distils or settings.run_on != "clients":
             return {}
-        part = self.public.part(teachers.examples, state.round + 1)
-        size = len(self.public.distill) if part is None else len(part)
+        if method.scores and (weights is None or client not in weights.teachers):
+            return {}
+        rows = self.public.part(settings.examples, state.round + 1)
+        size = len(self.public.distill) if rows is None else len(rows)
         teaching = Teaching(self.public.distill_hash, size)
         if weights is None:
             return {"teaching": teaching.to_json()}
@@ -248,7 +253,7 @@ class Orders:
         scored = replace(
             teaching,
             scorer=self.scorer.name,
-            weights=teachers.weights,
+            weights=settings.weights,
             h0=self.public.h0[label].hash,
         )
         fit, client_fit = weights.broadcast(client)
@@ -277,8 +282,11 @@ class Orders:
         """Return `make(source)`, the same object for all clients of a round, so that it
         is packed only once.
         """
-        known, made = self._made.get((label, make.__name__), (None, {}))
-        if known is not source:
-            made = make(source)
-            self._made[label, make.__name__] = source, made
-        return made
+        key = label, make.__name__
+        if key in self._made:
+            last_source, arrays = self._made[key]
+            if last_source is source:
+                return arrays
+        arrays = make(source)
+        self._made[key] = source, arrays
+        return arrays

@@ -26,15 +26,13 @@ ENOUGH_DISTILLATION = 200  # steps, at 1e-3
 
 def last_evaluations(state: RunState) -> dict[str, Evaluation]:
     """Return the test evaluation of each prototype after the last round."""
-    if not state.history:
-        return {}
-    last = state.history[-1]
-    return {
-        label: Evaluation(
-            np.array(table, np.int64), last.metrics.get(label, {}).get("auc")
-        )
-        for label, table in (last.confusion or {}).items()
-    }
+    evaluations: dict[str, Evaluation] = {}
+    if state.history:
+        last = state.history[-1]
+        for label, table in (last.confusion or {}).items():
+            auc = last.metrics.get(label, {}).get("auc")
+            evaluations[label] = Evaluation(np.array(table, np.int64), auc)
+    return evaluations
 
 
 def names_of_classes(config: Config, count: int) -> Sequence[str]:
@@ -51,71 +49,81 @@ def collapse_warning(state: RunState) -> str:
     """Describe a collapsed model in two sentences; "" if every prototype beats the
     majority class and predicts all.
     """
-    tests, found = last_evaluations(state), []
-    for label, evaluation in tests.items():
-        if evaluation.collapsed:  # only then data are opened, for names
-            text = evaluation.collapse(
-                names_of_classes(state.config, len(evaluation.table))
-            )
-            found.append(f"{label}: {text}" if len(tests) > 1 else text)
-    return f"{'; '.join(found)}. First try: {first_remedy(state)}" if found else ""
+    evaluations = last_evaluations(state)
+    sentences: list[str] = []
+    for label, evaluation in evaluations.items():
+        if not evaluation.collapsed:
+            continue
+        # only now data are opened, for names
+        names = names_of_classes(state.config, len(evaluation.table))
+        sentence = evaluation.collapse(names)
+        if len(evaluations) > 1:
+            sentence = f"{label}: {sentence}"
+        sentences.append(sentence)
+    if not sentences:
+        return ""
+    return f"{'; '.join(sentences)}. First try: {first_remedy(state)}"
 
 
 def unknown_classes(state: RunState, label: str = "") -> list[str]:
     """Describe the classes that the private head of a prototype, or of any, knows
     nothing of: `cat: about 12 ± 30`.
     """
-    found = state.history[-1].unknown_classes if state.history else {}
+    if not state.history:
+        return []
+    by_label = state.history[-1].unknown_classes
     rows = [
-        (one, row)
-        for one, unknown in found.items()
+        (prototype, row)
+        for prototype, unknown in by_label.items()
         for row in unknown
-        if label in ("", one)
+        if label in ("", prototype)
     ]
-    names = (
-        names_of_classes(state.config, 1 + max(row[0] for _, row in rows))
-        if rows
-        else ()
-    )
-    several = len(found) > 1 and not label
-    return [
-        f"{f'{one}, ' if several else ''}{names[row[0]]}: about "
-        f"{max(0.0, row[1]):,.0f} ± {row[2]:,.0f} records"
-        for one, row in rows
-    ]
+    if not rows:
+        return []
+    names = names_of_classes(state.config, 1 + max(row[0] for _, row in rows))
+    several = len(by_label) > 1 and not label
+    sentences: list[str] = []
+    for prototype, (number, count, deviation) in rows:
+        name = f"{prototype}, {names[number]}" if several else names[number]
+        records = f"{max(0.0, count):,.0f} ± {deviation:,.0f} records"
+        sentences.append(f"{name}: about {records}")
+    return sentences
 
 
 def first_remedy(state: RunState) -> str:
     """Suggest a change for the likeliest cause: too few local steps, a weak
     distillation, uninformative features.
     """
-    config, method = state.config, find_method(state.config.method)
-    records = [one.records for one in state.history[-1].client_metrics.values()]
-    batches = math.ceil(median(records or [1]) / config.local.batch_size)
+    config = state.config
+    method = find_method(config.method)
+    metrics = state.history[-1].client_metrics.values()
+    records = [client.records for client in metrics] or [1]
+    batches = math.ceil(median(records) / config.local.batch_size)
     steps = config.local.epochs * batches
     if not method.analytic and steps < ENOUGH_STEPS:
         epochs = math.ceil(ENOUGH_STEPS / batches)
         return (
             f"--set local.epochs={epochs}; a client makes only {steps} steps a round."
         )
-    if (
-        method.distils
-        and config.distill.lr < 5e-4
-        and config.distill.steps < ENOUGH_DISTILLATION
-    ):
+    few_steps = config.distill.steps < ENOUGH_DISTILLATION
+    if method.distils and config.distill.lr < 5e-4 and few_steps:
         return (
             f"--set distill.steps={ENOUGH_DISTILLATION} --set distill.lr=1e-3; a rate "
             f"of {config.distill.lr:g} is for tens of thousands of public examples."
         )
     if not method.pretrained:
-        return f"--set method={'fedaux' if method.distils else f'{config.method}+p'}; it starts from random features."
-    if (
-        not method.analytic
-        and config.head_start == "random"
-        and config.privacy.scorer == "class-embedding"
-    ):
-        return "--set head_only=true --set head_init=private-head; heads then start from the clients' releases."
-    return "more rounds, a larger privacy.epsilon, or public data that look more like the private ones."
+        better = "fedaux" if method.distils else f"{config.method}+p"
+        return f"--set method={better}; it starts from random features."
+    random_head = not method.analytic and config.head_start == "random"
+    if random_head and config.privacy.scorer == "class-embedding":
+        return (
+            "--set head_only=true --set head_init=private-head; heads then start from "
+            "the clients' releases."
+        )
+    return (
+        "more rounds, a larger privacy.epsilon, or public data that look more like the "
+        "private ones."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,13 +162,13 @@ class FinishedRun:
     @property
     def warnings(self) -> list[str]:
         """All that is wrong with the model, a sentence each."""
-        unknown = self.unknown_classes
-        hidden = (
-            [f"The head knows nothing of {'; '.join(unknown)}: their noise hides them."]
-            if unknown
-            else []
-        )
-        return [*([self.warning] if self.warning else []), *hidden]
+        warnings = [self.warning] if self.warning else []
+        unknown = "; ".join(self.unknown_classes)
+        if unknown:
+            warnings.append(
+                f"The head knows nothing of {unknown}: their noise hides them."
+            )
+        return warnings
 
     @property
     def statement(self) -> str:
@@ -171,7 +179,14 @@ class FinishedRun:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the key figures of the run, for JSON."""
-        ledger, config = self.ledger, self.state.config
+        ledger = self.ledger
+        config = self.state.config
+        last = self.state.history[-1]
+        failed = {
+            failure.client
+            for result in self.state.history
+            for failure in result.failures
+        }
         return {
             "folder": str(self.folder),
             "method": config.method,
@@ -179,17 +194,11 @@ class FinishedRun:
             "rounds": self.state.round,
             "accuracy": self.accuracy,
             "curve": self.curve,
-            "prototypes": self.state.history[-1].accuracy,
-            "metrics": self.state.history[-1].metrics,
+            "prototypes": last.accuracy,
+            "metrics": last.metrics,
             "warning": self.warning,
             "unknown_classes": self.unknown_classes,
-            "failed": sorted(
-                {
-                    failure.client
-                    for result in self.state.history
-                    for failure in result.failures
-                }
-            ),
+            "failed": sorted(failed),
             "privacy": {
                 "epsilon": ledger.max_epsilon or None,
                 "delta": ledger.delta,
