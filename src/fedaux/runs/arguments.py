@@ -48,11 +48,11 @@ def make_config(
     """Return the validated configuration that these arguments of `fedaux.run`, which
     explains them, describe.
     """
-    table: dict[str, Any] = (
-        method.to_dict()
-        if isinstance(method, Config)
-        else {"method": method_name_of(method)}
-    )
+    table: dict[str, Any] = {}
+    if isinstance(method, Config):
+        table = method.to_dict()
+    else:
+        table["method"] = method_name_of(method)
     for key, value in settings.items():
         _set(table, key, value)
     if data is not None:
@@ -65,10 +65,8 @@ def make_config(
     if public is not None:
         _set_public(table, public, size)
     if model is not None:
-        table["prototypes"] = [
-            _prototype(one)
-            for one in (model if isinstance(model, (list, tuple)) else [model])
-        ]
+        models = model if isinstance(model, (list, tuple)) else [model]
+        table["prototypes"] = [_prototype(network) for network in models]
     return Config.from_dict(table)
 
 
@@ -88,34 +86,27 @@ def _set(table: dict[str, Any], key: str, value: Any) -> None:
     """A setting by its name: of the whole, or one that a single section has."""
     hints = type_hints(Config)
     if key in hints:
-        if (
-            is_dataclass(hints[key])
-            and isinstance(value, Mapping)
-            and isinstance(table.get(key), Mapping)
-        ):
-            table[key] = {**table[key], **value}  # parts of a section
+        before = table.get(key)
+        is_section = is_dataclass(hints[key])
+        if is_section and isinstance(value, Mapping) and isinstance(before, Mapping):
+            table[key] = {**before, **value}  # parts of a section
+        elif is_dataclass(value) and not isinstance(value, PrototypeSpec):
+            table[key] = to_plain(value)
         else:
-            table[key] = (
-                to_plain(value)
-                if is_dataclass(value) and not isinstance(value, PrototypeSpec)
-                else value
-            )
+            table[key] = value
         return
-    found = [known for known in keys_of(Config) if known.rpartition(".")[2] == key]
-    if len(found) > 1:
-        section, _, leaf = found[1].rpartition(".")
+    paths = [path for path in keys_of(Config) if path.rpartition(".")[2] == key]
+    if len(paths) > 1:
+        section, _, leaf = paths[1].rpartition(".")
         raise ConfigError(
-            f"{key} is not one setting: it may be {', '.join(found)}; write "
+            f"{key} is not one setting: it may be {', '.join(paths)}; write "
             f"{section}={{{leaf!r}: …}}."
         )
-    if not found:
-        known = [
-            *OBJECTS,
-            *hints,
-            *(name.rpartition(".")[2] for name in keys_of(Config)),
-        ]
-        raise ConfigError(str(unknown_name("keyword", key, dict.fromkeys(known))))
-    set_key(table, found[0], value, key)
+    if not paths:
+        leaves = [path.rpartition(".")[2] for path in keys_of(Config)]
+        keywords = dict.fromkeys([*OBJECTS, *hints, *leaves])
+        raise ConfigError(str(unknown_name("keyword", key, keywords)))
+    set_key(table, paths[0], value, key)
 
 
 def _set_data(table: dict[str, Any], data: Any, test: Any, size: int | None) -> None:
@@ -126,31 +117,21 @@ def _set_data(table: dict[str, Any], data: Any, test: Any, size: int | None) -> 
                 "test goes with data that are objects; a table [data] names the test "
                 "data of its source."
             )
-        _set(table, "data", {**section, **data} if isinstance(data, Mapping) else data)
+        changed = {**section, **data} if isinstance(data, Mapping) else data
+        _set(table, "data", changed)
+        return
+    if isinstance(data, (str, PurePath)) and test is None:
+        _set_named_data(table, section, _named_source(data, size))
         return
     if isinstance(data, list) and not _texts(data):
-        corpus = joined(
-            [_open(one, "data", size) for one in _at_least_one(data)], "data"
-        )
-        if "clients" in section and section["clients"] != len(data):
+        corpora = [_open(entry, "data", size) for entry in _at_least_one(data)]
+        corpus = joined(corpora, "data")
+        if section.get("clients", len(data)) != len(data):
             raise ConfigError(
                 f"clients = {section['clients']}, but data is a list for {len(data)} "
                 "clients."
             )
         section |= {"partition": "given", "clients": len(data)}
-    elif isinstance(data, (str, PurePath)) and test is None:
-        named = _named_source(data, size)
-        table["data"] = section | named
-        federation = _section(table, "federation")
-        if (
-            section.get("partition") == "folders"
-            and named.get("path")
-            and not federation.get("sites")
-        ):
-            table["federation"] = federation | {
-                "sites": [one.name for one in subfolders(Path(named["path"]))]
-            }
-        return
     else:
         corpus = _open(data, "data", size)
     if test is not None:
@@ -160,53 +141,60 @@ def _set_data(table: dict[str, Any], data: Any, test: Any, size: int | None) -> 
             "data has no labels: give a pair (x, y); records without labels are "
             "public=…"
         )
-    table["data"] = section | {
-        "source": name_corpus(corpus, "data"),
-        "path": "",
-        "options": {},
-    }
+    name = name_corpus(corpus, "data")
+    table["data"] = section | {"source": name, "path": "", "options": {}}
+
+
+def _set_named_data(
+    table: dict[str, Any], section: dict[str, Any], source: dict[str, Any]
+) -> None:
+    """Take data from a source; where its folders are those of clients, these are the
+    sites.
+    """
+    table["data"] = section | source
+    federation = _section(table, "federation")
+    by_folder = section.get("partition") == "folders" and source.get("path")
+    if by_folder and not federation.get("sites"):
+        sites = [folder.name for folder in subfolders(Path(source["path"]))]
+        table["federation"] = federation | {"sites": sites}
 
 
 def _set_public(table: dict[str, Any], public: Any, size: int | None) -> None:
     section = _section(table, "aux")
     if isinstance(public, (Mapping, AuxConfig)):
-        _set(
-            table,
-            "aux",
-            {**section, **public} if isinstance(public, Mapping) else public,
-        )
-    elif isinstance(public, (str, PurePath)):
+        changed = {**section, **public} if isinstance(public, Mapping) else public
+        _set(table, "aux", changed)
+        return
+    if isinstance(public, (str, PurePath)):
         table["aux"] = section | _named_source(public, size)
+        return
+    if isinstance(public, list) and not _texts(public):
+        corpora = [_open(entry, "public", size) for entry in _at_least_one(public)]
+        corpus = joined(corpora, "public")
     else:
-        several = isinstance(public, list) and not _texts(public)
-        corpora = [
-            _open(one, "public", size)
-            for one in (_at_least_one(public) if several else [public])
-        ]
-        corpus = joined(corpora, "public") if several else corpora[0]
-        table["aux"] = section | {
-            "source": name_corpus(Corpus(corpus.train.unlabelled()), "public"),
-            "path": "",
-            "options": {},
-        }
+        corpus = _open(public, "public", size)
+    name = name_corpus(Corpus(corpus.train.unlabelled()), "public")
+    table["aux"] = section | {"source": name, "path": "", "options": {}}
 
 
 def _section(table: dict[str, Any], name: str) -> dict[str, Any]:
-    given = table.get(name, {})
-    return dict(to_plain(given) if is_dataclass(given) else given)
+    section = table.get(name, {})
+    if is_dataclass(section):
+        section = to_plain(section)
+    return dict(section)
 
 
 def _texts(values: list[Any]) -> bool:
     """Whether a list is of texts, rather than one entry for each client."""
     return bool(values) and all(
-        isinstance(one, str) and not Path(one).exists() for one in values
+        isinstance(value, str) and not Path(value).exists() for value in values
     )
 
 
 def _at_least_one(values: list[Any]) -> list[Any]:
     if not values:
         raise DataError("an empty list has data of no client")
-    if all(isinstance(one, (int, float)) for one in values):
+    if all(isinstance(value, (int, float)) for value in values):
         raise DataError(
             "a list has one entry for each client; make an array of numbers, "
             "numpy.array(x)"
@@ -216,16 +204,17 @@ def _at_least_one(values: list[Any]) -> list[Any]:
 
 def _open(value: Any, what: str, size: int | None) -> Corpus:
     if isinstance(value, (str, PurePath)):
-        named = _named_source(value, size)
-        return open_source(
-            named["source"], named.get("path") or None, **named.get("options", {})
-        )
+        settings = _named_source(value, size)
+        path = settings.get("path") or None
+        return open_source(settings["source"], path, **settings["options"])
     return as_corpus(value, what, size)
 
 
 def _named_source(value: str | PurePath, size: int | None) -> dict[str, Any]:
     """Settings of a source by its name, or of what lies at a path."""
-    options = {} if size is None else {"size": size}
+    options: dict[str, Any] = {}
+    if size is not None:
+        options["size"] = size
     if isinstance(value, str) and (value in SOURCES or ":" in value):
         return {"source": value, "options": options}
     path = Path(value).expanduser()

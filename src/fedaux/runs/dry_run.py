@@ -4,7 +4,7 @@ trained, nothing is released.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedaux.config.methods import find_method
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import cache_folder
@@ -29,7 +30,7 @@ from fedaux.data.records import Records, RecordSpec
 from fedaux.models import published_weights
 from fedaux.models.inference import Footprint, available_memory, measure
 from fedaux.models.pretraining.store import artifact_path
-from fedaux.server.server import make_server
+from fedaux.server.server import Server, make_server
 
 
 class DoesNotFitError(FedauxError):
@@ -61,7 +62,7 @@ class DryRun:
             raise DoesNotFitError(" ".join(self.problems))
 
     def to_dict(self) -> dict[str, Any]:
-        networks = {label: vars(one) for label, one in self.networks.items()}
+        networks = {label: vars(network) for label, network in self.networks.items()}
         return {
             **vars(self),
             "networks": networks,
@@ -73,158 +74,166 @@ class DryRun:
 def dry_run(config: Config, cache: Path | None = None) -> DryRun:
     """Read the data, build the networks, time a few steps of each."""
     server = make_server(config, cache=cache)
-    networks = {
-        spec.label: measure(server.networks.whole[spec.label], server.public.aux)
-        for spec in track(config.prototypes, "timing networks")
-    }
+    networks: dict[str, Footprint] = {}
+    for spec in track(config.prototypes, "timing networks"):
+        network = server.networks.whole[spec.label]
+        networks[spec.label] = measure(network, server.public.aux)
     memory, problems = _memory(config, networks)
-    asked = max(1, round(config.fraction * len(server.clients)))
-    sent = 2 * asked * max(one.sent for one in networks.values())
-    cached = {
-        spec.label: bool(published_weights(server.networks.extractors[spec.label]))
-        or artifact_path(
-            spec,
-            fingerprint_records(server.public.aux),
-            config.pretrain,
-            cache or cache_folder(),
-        ).is_file()
+    chosen = max(1, round(config.fraction * len(server.clients)))
+    largest_model = max(network.sent for network in networks.values())
+    to_pretrain = [
+        networks[spec.label]
         for spec in config.prototypes
-    }
-    seconds = _seconds(config, networks, cached, asked)
+        if not _is_pretrained(server, spec)
+    ]
     return DryRun(
-        _found(config), networks, seconds, sent, memory, available_memory(), problems
+        _findings(config),
+        networks,
+        _seconds(config, networks, to_pretrain, chosen),
+        2 * chosen * largest_model,
+        memory,
+        available_memory(),
+        problems,
     )
 
 
-def _found(config: Config) -> dict[str, str]:
+def _is_pretrained(server: Server, spec: PrototypeSpec) -> bool:
+    """Whether a prototype's extractor is published, or in the cache."""
+    if published_weights(server.networks.extractors[spec.label]):
+        return True
+    path = artifact_path(
+        spec,
+        fingerprint_records(server.public.aux),
+        server.config.pretrain,
+        server.cache or cache_folder(),
+    )
+    return path.is_file()
+
+
+def _findings(config: Config) -> dict[str, str]:
     """Counts per class, sizes, channels, and records that are in several parts."""
     public = open_public(config)
-    spec, parts = (
-        RecordSpec.of(public.test),
-        {"test": public.test, "auxiliary": public.aux},
-    )
-    found = {
-        "records": spec.description,
+    records = {"test": public.test, "auxiliary": public.aux}
+    findings = {
+        "records": RecordSpec.of(public.test).description,
         "classes": _counts(public.test, public.classes, "test"),
     }
     if config.data.partition != "own":
         data = open_data(config)
-        parts = {"private": data.private, **parts}
-        sizes = [len(part) for part in data.parts]
-        each = (
-            f"{min(sizes):,}"
-            if min(sizes) == max(sizes)
-            else f"{min(sizes):,} to {max(sizes):,}"
+        records = {"private": data.private, **records}
+        sizes = [len(rows) for rows in data.parts]
+        per_client = f"{min(sizes):,}"
+        if min(sizes) != max(sizes):
+            per_client += f" to {max(sizes):,}"
+        findings["private"] = (
+            f"{len(data.private):,} records at {len(sizes)} clients, {per_client} each"
         )
-        found["private"] = (
-            f"{len(data.private):,} records at {len(sizes)} clients, {each} each"
-        )
-        found["classes"] = _counts(data.private, data.classes, "private")
-    found["test"], found["auxiliary"] = (
-        f"{len(public.test):,} records",
-        f"{len(public.aux):,} records",
-    )
-    found["duplicates"] = describe_duplicates(parts)
-    return found
+        findings["classes"] = _counts(data.private, data.classes, "private")
+    findings["test"] = f"{len(public.test):,} records"
+    findings["auxiliary"] = f"{len(public.aux):,} records"
+    findings["duplicates"] = describe_duplicates(records)
+    return findings
 
 
-def _counts(records: Records, classes: tuple[str, ...], part: str) -> str:
+def _counts(records: Records, classes: tuple[str, ...], kind: str) -> str:
     counts = np.bincount(records.labels, minlength=len(classes))
-    shown = ", ".join(
-        f"{name} {count:,}"
-        for name, count in list(zip(classes, counts, strict=False))[:20]
-    )
-    return f"{shown}{', …' if len(classes) > 20 else ''} ({part})"
+    pairs = list(zip(classes, counts, strict=False))
+    shown = ", ".join(f"{name} {count:,}" for name, count in pairs[:20])
+    if len(classes) > 20:
+        shown += ", …"
+    return f"{shown} ({kind})"
 
 
-def describe_duplicates(parts: Mapping[str, Records]) -> str:
+def describe_duplicates(records: Mapping[str, Records]) -> str:
     """How many records two parts share, to the byte; of large parts a random sample is
     compared.
     """
-    found = {
-        (a, b): shared_records(parts[a], parts[b]) for a, b in combinations(parts, 2)
-    }
-    shared = [
-        f"{one.count:,} in both {a} and {b}"
-        for (a, b), one in found.items()
-        if one.count
-    ]
-    sampled = (
-        f", of {SAMPLE:,} of each" if max(map(len, parts.values())) > SAMPLE else ""
-    )
-    return (", ".join(shared) or "none between " + ", ".join(parts)) + sampled
+    shared: list[str] = []
+    for first, second in combinations(records, 2):
+        count = shared_records(records[first], records[second]).count
+        if count:
+            shared.append(f"{count:,} in both {first} and {second}")
+    line = ", ".join(shared) or "none between " + ", ".join(records)
+    if max(map(len, records.values())) > SAMPLE:
+        line += f", of {SAMPLE:,} of each"
+    return line
 
 
 def _memory(
     config: Config, networks: Mapping[str, Footprint]
 ) -> tuple[int, tuple[str, ...]]:
     """(bytes of the largest step, what does not fit and what would)."""
-    method, free, problems = find_method(config.method), 0.8 * available_memory(), []
+    free = 0.8 * available_memory()
+    batch_sizes = _batch_sizes(config)
+    largest = 0
+    problems: list[str] = []
+    for label, network in networks.items():
+        for key, rows in batch_sizes.items():
+            needed = network.training_memory(rows)
+            largest = max(largest, needed)
+            if needed <= free:
+                continue
+            advice = "take a smaller network"
+            fits = network.largest_batch(free)
+            if fits:
+                advice = f"set {key} = {1 << (fits.bit_length() - 1)}"
+            problems.append(
+                f"{label}: a step with {rows} rows needs about {needed / 1e9:.1f} "
+                f"GB, and {free / 1e9:.1f} GB are free: {advice}, or smaller "
+                "images, data.options.size and aux.options.size."
+            )
+    return largest, tuple(problems)
+
+
+def _batch_sizes(config: Config) -> dict[str, int]:
+    """Return the rows of a step of each kind of training, by the setting for them."""
+    method = find_method(config.method)
     aux = len(open_public(config).aux)
-    steps = {"local.batch_size": config.local.batch_size}
+    rows = {"local.batch_size": config.local.batch_size}
     if method.pretrained and config.pretrain.epochs and not config.head_only:
         views = 2 * min(config.pretrain.batch_size, aux)
-        steps["pretrain.micro_batch_size"] = min(
-            config.pretrain.micro_batch_size or views, views
-        )
+        micro = config.pretrain.micro_batch_size or views
+        rows["pretrain.micro_batch_size"] = min(micro, views)
     if method.distils:
-        steps["distill.batch_size"] = min(config.distill.batch_size, aux)
-    largest = 0
-    for label, one in networks.items():
-        for key, rows in steps.items():
-            needed = one.training_memory(rows)
-            largest = max(largest, needed)
-            if needed > free:
-                fits = one.largest_batch(free)
-                advice = (
-                    f"set {key} = {1 << (fits.bit_length() - 1)}"
-                    if fits
-                    else "take a smaller network"
-                )
-                problems.append(
-                    f"{label}: a step with {rows} rows needs about {needed / 1e9:.1f} "
-                    f"GB, and {free / 1e9:.1f} GB are free: {advice}, or smaller "
-                    "images, data.options.size and aux.options.size."
-                )
-    return largest, tuple(problems)
+        rows["distill.batch_size"] = min(config.distill.batch_size, aux)
+    return rows
 
 
 def _seconds(
     config: Config,
     networks: Mapping[str, Footprint],
-    cached: Mapping[str, bool],
-    asked: int,
+    to_pretrain: Sequence[Footprint],
+    chosen: int,
 ) -> dict[str, float]:
     """Estimate the seconds of each phase of the whole run, from the numbers of records
     and the time for one.
     """
-    method, public = find_method(config.method), open_public(config)
-    aux, test = len(public.aux), len(public.test)
+    method = find_method(config.method)
+    public = open_public(config)
+    aux = len(public.aux)
+    test = len(public.test)
     clients = max(len(client_names(config)), 1)
-    private = len(open_data(config).private) if config.data.partition != "own" else 0
-    distilled = round((1 - config.aux.negatives) * aux)
-    distilled = min(distilled, config.teachers.examples or distilled)
-    steps = (
-        config.distill.steps * config.distill.batch_size
-        or config.distill.epochs * distilled
-    )
-    mean = {
-        name: float(np.mean([getattr(one, name) for one in networks.values()]))
-        for name in ("forward", "step")
-    }
-    new = [networks[label] for label, known in cached.items() if not known]
-    found: dict[str, float] = {}
+    private = 0
+    if config.data.partition != "own":
+        private = len(open_data(config).private)
+    forward = float(np.mean([network.forward for network in networks.values()]))
+    step = float(np.mean([network.step for network in networks.values()]))
+    rounds = config.rounds
+    seconds: dict[str, float] = {}
     if method.pretrained and config.pretrain.epochs:
-        found["pre-training"] = sum(
-            2 * aux * config.pretrain.epochs * one.step for one in new
-        )
+        views = 2 * aux * config.pretrain.epochs
+        seconds["pre-training"] = sum(views * network.step for network in to_pretrain)
     if config.releases or config.head_only:
-        found["features"] = (private + aux + test) * mean["forward"]
+        seconds["features"] = (private + aux + test) * forward
     if not config.head_only and not method.analytic:
-        trained = private * asked / clients * config.local.epochs * config.rounds
-        found["local training"] = trained * mean["step"]
-        found["tests"] = config.rounds * test * mean["forward"] * len(networks)
+        trained = private * chosen / clients * config.local.epochs * rounds
+        seconds["local training"] = trained * step
+        seconds["tests"] = rounds * test * forward * len(networks)
     if method.distils and not config.head_only:
-        found["teachers"] = config.rounds * asked * distilled * mean["forward"]
-        found["distillation"] = config.rounds * steps * mean["step"] * len(networks)
-    return found
+        distilled = round((1 - config.aux.negatives) * aux)
+        distilled = min(distilled, config.teachers.examples or distilled)
+        seconds["teachers"] = rounds * chosen * distilled * forward
+        rows = config.distill.steps * config.distill.batch_size
+        rows = rows or config.distill.epochs * distilled
+        seconds["distillation"] = rounds * rows * step * len(networks)
+    return seconds

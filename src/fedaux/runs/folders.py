@@ -34,13 +34,16 @@ def differences(state: RunState, config: Config) -> list[str]:
     """List the settings in which the runs differ; more rounds, another device or other
     patience are allowed.
     """
-    old, new = state.config.to_dict(), config.to_dict()
-    found = [
+    old = state.config.to_dict()
+    new = config.to_dict()
+    differing = [
         key
         for key in new
         if new[key] != old[key] and key not in ("federation", "device")
     ]
-    return [] if found == ["rounds"] and config.rounds >= state.round else found
+    if differing == ["rounds"] and config.rounds >= state.round:
+        return []
+    return differing
 
 
 def numbered_folder(folder: Path, config: Config) -> Path:
@@ -71,9 +74,7 @@ def how_to_continue(folder: Path) -> str:
         )
     if state.round >= state.config.rounds:
         return f"Stopped. All rounds are finished; `fedaux report {folder}` writes the report."
-    after = (
-        f"after round {state.round} of {state.config.rounds}"
-        if state.round
-        else "with round 1, which is prepared"
-    )
+    after = "with round 1, which is prepared"
+    if state.round:
+        after = f"after round {state.round} of {state.config.rounds}"
     return f"Stopped. The same command, or `fedaux resume {folder}`, continues {after}."

@@ -71,7 +71,7 @@ class Result(FinishedRun):
         """All metrics by round: a pandas DataFrame if pandas is installed, else a list
         of dictionaries.
         """
-        rows = [round_metrics(one) for one in self.state.history]
+        rows = [round_metrics(result) for result in self.state.history]
         try:
             return importlib.import_module("pandas").DataFrame(rows).set_index("round")
         except ImportError:
@@ -80,26 +80,32 @@ class Result(FinishedRun):
     @property
     def privacy(self) -> PrivacyStatement:
         """The privacy guarantee of the clients, and what it does not cover."""
-        ledger, facts = self.ledger, self.ledger.to_dict()
-        own = [
+        summary = self.ledger.to_dict()
+        epsilon = summary["epsilon"]
+        delta = summary["delta"]
+        vouched = [
             spec.label.rpartition(":")[2]
             for spec in self.config.prototypes
             if spec.name in here.vouched
         ]
-        word = (
-            f"; it rests on your word that {', '.join(own)} treats every record by "
-            "itself"
-            if own
-            else ""
-        )
-        epsilon, delta = facts["epsilon"], facts["delta"]
-        summary = ledger.summary() or "Nothing was released under differential privacy"
+        full = self.statement
+        condition = ""
+        if vouched:
+            names = ", ".join(vouched)
+            trust = f"rests on your word that {names} treats every record by itself"
+            full += f" It {trust}."
+            condition = f"; it {trust}"
+        line = self.ledger.summary()
         if epsilon is not None:
-            covered = " and ".join(facts["covered"])
-            summary = f"({round_up(epsilon)}, {delta:g})-differentially private: {covered}{word}"
-        full = self.statement + (f" It{word.removeprefix('; it')}." if word else "")
+            covered = " and ".join(summary["covered"])
+            guarantee = f"({round_up(epsilon)}, {delta:g})-differentially private"
+            line = f"{guarantee}: {covered}{condition}"
         return PrivacyStatement(
-            summary, "; ".join(facts["not_covered"]), full, epsilon, delta
+            line or "Nothing was released under differential privacy",
+            "; ".join(summary["not_covered"]),
+            full,
+            epsilon,
+            delta,
         )
 
     @cached_property
@@ -157,7 +163,7 @@ class Result(FinishedRun):
             f"{plural(self.state.round, 'round')}, {plural(clients, 'client')}",
             f"privacy: {self.privacy.summary}",
             f"folder: {self.folder}",
-            *(f"warning: {text}" for text in self.warnings),
+            *(f"warning: {warning}" for warning in self.warnings),
         ]
         return "\n  ".join(lines)
 
@@ -176,9 +182,18 @@ class Result(FinishedRun):
 def _keyword(option: re.Match[str]) -> str:
     """An option of the command line as an argument of `fedaux.run`."""
     section, key, value = option.groups()
-    value = {"true": "True", "false": "False"}.get(value, value)
+    literal = _literal(value)
+    if section:
+        return f'{section}={{"{key}": {literal}}}'
+    return f"{key}={literal}"
+
+
+def _literal(value: str) -> str:
+    """Return a setting's value as Python writes it."""
+    if value in ("true", "false"):
+        return value.title()
     try:
         float(value)
     except ValueError:
-        value = value if value in ("True", "False") else repr(value)
-    return f'{section}={{"{key}": {value}}}' if section else f"{key}={value}"
+        return repr(value)
+    return value

@@ -30,6 +30,7 @@ from fedaux.core.progress import (
     SitesConnected,
     WorkProgress,
 )
+from fedaux.core.results import RoundResult
 
 STATUS_FILE = "status.json"
 SHORTEST = 300.0  # seconds without a sign of progress, after which a run is stuck; or,
@@ -105,8 +106,13 @@ class RunStatus:
         """Return the status of a run that begins; if `before` is of the same run, its
         counts continue.
         """
-        known = before if before is not None and before.run == config.run_id else cls()
-        names = sites or config.federation.sites or known.sites
+        if before is None or before.run != config.run_id:
+            before = cls()
+        names = sites or config.federation.sites or before.sites
+        records = {
+            name: replace(before.sites.get(name, SiteRecord()), asked_for="")
+            for name in names
+        }
         spends = config.releases or config.privacy.private_training
         return cls(
             run=config.run_id,
@@ -116,18 +122,15 @@ class RunStatus:
             timeout=config.federation.timeout,
             pid=os.getpid(),
             started=now,
-            rounds_before=known.finished_rounds,
-            finished_rounds=known.finished_rounds,
+            rounds_before=before.finished_rounds,
+            finished_rounds=before.finished_rounds,
             phase_since=now,
             last_progress=now,
-            seconds=known.seconds,
-            last_seconds=known.last_seconds,
-            bytes_sent=known.bytes_sent,
-            bytes_received=known.bytes_received,
-            sites={
-                name: replace(known.sites.get(name, SiteRecord()), asked_for="")
-                for name in names
-            },
+            seconds=before.seconds,
+            last_seconds=before.last_seconds,
+            bytes_sent=before.bytes_sent,
+            bytes_received=before.bytes_received,
+            sites=records,
         )
 
     @property
@@ -143,10 +146,8 @@ class RunStatus:
 
     def update(self, event: ProgressEvent, now: float) -> None:
         """Any event is a sign of progress; some begin another phase of the run."""
-        self.longest_wait, self.last_progress = (
-            max(self.longest_wait, now - self.last_progress),
-            now,
-        )
+        self.longest_wait = max(self.longest_wait, now - self.last_progress)
+        self.last_progress = now
         if isinstance(event, SitesConnected):
             for client, versions in event.versions.items():
                 self._site(client).versions = versions
@@ -161,44 +162,52 @@ class RunStatus:
                 self.bytes_sent += event.bytes
                 for client in event.clients:
                     site = self._site(client)
-                    site.asked_for, site.asked_at = event.task, now
+                    site.asked_for = event.task
+                    site.asked_at = now
             case ReplyReceived():
                 self._receive(event, now)
             case RoundFinished():
-                self.finished_rounds, self.last_seconds = (
-                    event.result.round,
-                    dict(event.result.seconds),
-                )
-                for part, seconds in event.result.seconds.items():
-                    self.seconds[part] = self.seconds.get(part, 0.0) + seconds
-                for site in self.sites.values():
-                    site.asked_for = ""  # spare ones are not waited for
+                self._finish(event.result)
                 self._enter("between rounds", now)
 
     def _enter(self, phase: str, now: float) -> None:
         if phase != self.phase:
-            self.phase, self.phase_since = phase, now
+            self.phase = phase
+            self.phase_since = now
+
+    def _finish(self, result: RoundResult) -> None:
+        self.finished_rounds = result.round
+        self.last_seconds = dict(result.seconds)
+        for phase, seconds in result.seconds.items():
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+        for site in self.sites.values():
+            site.asked_for = ""  # spare ones are not waited for
 
     def _receive(self, event: ReplyReceived, now: float) -> None:
-        site, failure = self._site(event.client), event.failure
-        site.asked_for, self.bytes_received = "", self.bytes_received + event.bytes
+        self.bytes_received += event.bytes
+        site = self._site(event.client)
+        site.asked_for = ""
+        failure = event.failure
         if failure is not None:
             site.failures[failure.kind] = site.failures.get(failure.kind, 0) + 1
-            site.last_error, site.last_error_at, site.last_error_kind = (
-                printable(failure.reason),
-                now,
-                failure.kind,
-            )
+            site.last_error = printable(failure.reason)
+            site.last_error_at = now
+            site.last_error_kind = failure.kind
             return
-        site.last_reply, site.last_error_kind, site.replies = now, "", site.replies + 1
+        site.last_reply = now
+        site.last_error_kind = ""
+        site.replies += 1
         if event.account is not None:
-            site.epsilon, site.delta = event.account.epsilon, event.account.delta
+            site.epsilon = event.account.epsilon
+            site.delta = event.account.delta
 
     def _site(self, client: str) -> SiteRecord:
         return self.sites.setdefault(client, SiteRecord())
 
     def end(self, outcome: Outcome, error: str, now: float) -> None:
-        self.outcome, self.error, self.ended = outcome, printable(error), now
+        self.outcome = outcome
+        self.error = printable(error)
+        self.ended = now
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -256,7 +265,9 @@ def status_file(
         The listener.
     """
     status = RunStatus.start(config, RunStatus.load(folder), clock(), sites)
-    lock, changed, over = threading.Lock(), threading.Event(), threading.Event()
+    lock = threading.Lock()
+    changed = threading.Event()
+    over = threading.Event()
 
     def on_progress(event: ProgressEvent) -> None:
         with lock:
@@ -266,9 +277,9 @@ def status_file(
     def write() -> None:
         with lock:
             changed.clear()
-            text = status.to_json()
+            content = status.to_json()
         with suppress(OSError):
-            write_atomically(folder / STATUS_FILE, text.encode())
+            write_atomically(folder / STATUS_FILE, content.encode())
 
     def write_on() -> None:
         while not over.wait(EVERY):

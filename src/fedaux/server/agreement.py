@@ -56,7 +56,7 @@ def agree_on_plan(
     approved: set[str] = set()
     waiting = names
     end = time.monotonic() + settings.connect_timeout
-    said: list[str] = []
+    announced: list[str] = []
     while True:
         decisions = ask_for_consent(federation, agreement, waiting, reasons)
         approved |= {
@@ -72,8 +72,8 @@ def agree_on_plan(
         )
         if not waiting or time.monotonic() > end:
             break
-        if waiting != said:
-            said = waiting
+        if waiting != announced:
+            announced = waiting
             report(Notice(waiting_text(waiting, plan)))
         time.sleep(POLL_INTERVAL)
     for name, reason in sorted(reasons.items()):
@@ -81,12 +81,10 @@ def agree_on_plan(
     reasons |= dict.fromkeys(waiting, "its owner has not decided yet")
     needed = sites_needed(server, len(names))
     if len(approved) < needed:
-        told = "; ".join(
-            f"{name}: {reason}" for name, reason in sorted(reasons.items())
-        )
+        why = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
         raise ConsentError(
             f"Cannot begin: {len(approved)} of {len(names)} sites take part in this "
-            f"run, and {needed} are needed ({told}). Nothing was spent. Start the run "
+            f"run, and {needed} are needed ({why}). Nothing was spent. Start the run "
             f"again when the owners have approved the plan {plan.hash[:12]}."
         )
 
@@ -136,14 +134,12 @@ def ask_for_consent(
     """Return what each site says: approved, pending or refused. `reasons` gets those of
     sites without an answer.
     """
-    decisions = {}
-    for reply in federation.ask(
-        [PlanOrder(client, agreement.text) for client in clients]
-    ):
+    orders = [PlanOrder(client, agreement.text) for client in clients]
+    decisions: dict[str, str] = {}
+    for reply in federation.ask(orders):
         if isinstance(reply, Consent):
-            decisions[reply.client] = (
-                reply.decision if reply.plan == agreement.plan else "refused"
-            )
+            same_plan = reply.plan == agreement.plan
+            decisions[reply.client] = reply.decision if same_plan else "refused"
         elif isinstance(reply, Failure):
             reasons[reply.client] = reply.reason
     agreement.settled |= {
