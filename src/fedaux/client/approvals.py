@@ -37,7 +37,7 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import OrderError
 from fedaux.core.io import locked, write_atomically
-from fedaux.messages import DataOrder, RunPlan, SumTerms, question
+from fedaux.messages import DataOrder, RunPlan, SumTerms, TrainOrder, question
 from fedaux.messages.plan import KINDS, Ask
 from fedaux.messages.types import Hash
 from fedaux.privacy.accounting import round_up
@@ -78,25 +78,24 @@ class Proposal:
         """Describe a plan: `words` is what would leave, and the site's own settings say
         at which cost.
         """
-        facts: dict[str, Any] = {
-            "asked by": site.server or "the server of this run",
-            "run": plan.run,
-            "method": plan.method,
-            "rounds": plan.rounds,
-            "leaves": cost_in_words(
-                words,
-                site.config,
-                sum(ask.at_most for ask in plan.asks if ask.kind == "release"),
-            ),
-            "secure sum": "yes: the server sees sums over the sites"
-            if plan.secure
-            else "no",
-            "words": sorted(words),
-        }
-        facts["orders"] = [
+        releases = sum(ask.at_most for ask in plan.asks if ask.kind == "release")
+        orders = [
             {"to": ask.kind, "at most": ask.at_most, **ask.facts} for ask in plan.asks
         ]
-        return cls(plan, facts)
+        secure_sum = "yes: the server sees sums over the sites"
+        return cls(
+            plan,
+            {
+                "asked by": site.server or "the server of this run",
+                "run": plan.run,
+                "method": plan.method,
+                "rounds": plan.rounds,
+                "leaves": cost_in_words(words, site.config, releases),
+                "secure sum": secure_sum if plan.secure else "no",
+                "words": sorted(words),
+                "orders": orders,
+            },
+        )
 
 
 def cost_in_words(words: Sequence[str], config: Config, releases: int = 1) -> str:
@@ -108,25 +107,19 @@ def cost_in_words(words: Sequence[str], config: Config, releases: int = 1) -> st
     """
     privacy = config.privacy
     total = round_up(privacy.epsilon_budget)
-    parts = []
+    delta = f"δ = {privacy.delta:g}"
+    costs = []
     for word in words:
         if word == "noisy sums":
-            several = (
-                f", up to {releases} times, within a total of ε = {total}"
-                if releases > 1
-                else ""
-            )
-            parts.append(
-                f"noisy sums at ε = {round_up(privacy.epsilon)}{several}, δ = "
-                f"{privacy.delta:g}"
-            )
+            cost = f"noisy sums at ε = {round_up(privacy.epsilon)}"
+            if releases > 1:
+                cost += f", up to {releases} times, within a total of ε = {total}"
+            costs.append(f"{cost}, {delta}")
         elif word == "noisy models":
-            parts.append(
-                f"noisy models within a total of ε = {total}, δ = {privacy.delta:g}"
-            )
+            costs.append(f"noisy models within a total of ε = {total}, {delta}")
         else:
-            parts.append(f"{word} WITHOUT noise")
-    return " and ".join(parts)
+            costs.append(f"{word} WITHOUT noise")
+    return " and ".join(costs)
 
 
 @dataclass(frozen=True)
@@ -162,11 +155,11 @@ class ApprovalLog:
         """
         with self._locked():
             log = self._read()
-            proposed = {entry.id for entry in log[0] if entry.event == "proposed"}
+            entries, _ = log
+            proposed = {entry.id for entry in entries if entry.event == "proposed"}
+            is_long_enough = len(start) >= SHORT
             matching = [
-                name
-                for name in proposed
-                if name.startswith(start) and len(start) >= SHORT
+                name for name in proposed if is_long_enough and name.startswith(start)
             ]
             if not matching:
                 raise ApprovalError(
@@ -192,8 +185,9 @@ class ApprovalLog:
         """
         with self._locked():
             log = self._read()
-            if all(entry.id != proposal.id for entry in log[0]):
-                if len(_undecided(log[0])) >= MOST_PENDING:
+            entries, _ = log
+            if all(entry.id != proposal.id for entry in entries):
+                if len(_undecided(entries)) >= MOST_PENDING:
                     raise OrderError(
                         f"Cannot take another plan: {MOST_PENDING} of them wait for "
                         "this site's owner, who can refuse them with `fedaux site "
@@ -202,12 +196,12 @@ class ApprovalLog:
                 log = self._append(
                     log, "proposed", proposal.id, "server", proposal.facts
                 )
-            decision = _decision(log[0], proposal.id)
+                entries, _ = log
+            decision = _decision(entries, proposal.id)
             words = proposal.facts["words"]
             if decision == "pending" and words and set(words) <= set(standing):
-                self._append(
-                    log, "approved", proposal.id, f"standing rule {', '.join(standing)}"
-                )
+                rule = f"standing rule {', '.join(standing)}"
+                self._append(log, "approved", proposal.id, rule)
                 decision = "approved"
         return decision
 
@@ -216,7 +210,7 @@ class ApprovalLog:
         with self._locked():
             _check_decision(self._read()[0], plan)
 
-    def record(self, event: str, part: PlannedOrder) -> None:
+    def record(self, event: str, planned: PlannedOrder) -> None:
         """Write down that an order is begun or answered, once; raise an `ApprovalError`
         if the plan has no room for it.
 
@@ -224,18 +218,19 @@ class ApprovalLog:
         may tell something too. And it is checked again when it is answered: computing
         may take hours, in which the owner may refuse the plan.
         """
-        facts: dict[str, Any] = {
-            "kind": part.ask.kind,
-            "order": part.identity,
-            "ask": _ask_hash(part.ask),
+        line: dict[str, Any] = {
+            "kind": planned.ask.kind,
+            "order": planned.identity,
+            "ask": _ask_hash(planned.ask),
         }
-        if round_ := getattr(part.order, "round", 0):
-            facts["round"] = round_
+        if isinstance(planned.order, TrainOrder):
+            line["round"] = planned.order.round
         with self._locked():
             log = self._read()
-            _check_room(log[0], part)
-            if part.identity not in _recorded(log[0], event, part):
-                self._append(log, event, part.plan.hash, "site", facts)
+            entries, _ = log
+            _check_room(entries, planned)
+            if planned.identity not in _recorded(entries, event, planned):
+                self._append(log, event, planned.plan.hash, "site", line)
 
     @property
     def head(self) -> str:
@@ -252,16 +247,9 @@ class ApprovalLog:
         """
         self.entries()
         count, _, code = noted.partition(":")
-        lines = (
-            (self.folder / LOG).read_text(encoding="utf-8").splitlines()
-            if (self.folder / LOG).is_file()
-            else []
-        )
-        if not (
-            count.isdigit()
-            and 0 < int(count) <= len(lines)
-            and lines[int(count) - 1].startswith(f"{code} ")
-        ):
+        lines = self._lines()
+        is_a_line = count.isdigit() and 0 < int(count) <= len(lines)
+        if not is_a_line or not lines[int(count) - 1].startswith(f"{code} "):
             raise LogError(
                 f"the log does not go on from the head {noted}: it was written anew, "
                 "or cut"
@@ -281,45 +269,50 @@ class ApprovalLog:
         entries, before = log
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
         entry = Entry(moment, event, identity, by, facts or {})
-        text = json.dumps(vars(entry), sort_keys=True)
-        code = self._code(before, text)
+        content = json.dumps(vars(entry), sort_keys=True)
+        code = self._code(before, content)
         with (self.folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(f"{code} {text}\n")
+            file.write(f"{code} {content}\n")
             file.flush()
             os.fsync(file.fileno())
-        write_atomically(
-            self.folder / HEAD,
-            self._head(len(entries) + 1, code).encode(),
-            private=True,
-        )
+        head = self._head(len(entries) + 1, code)
+        write_atomically(self.folder / HEAD, head.encode(), private=True)
         return [*entries, entry], code
+
+    def _lines(self) -> list[str]:
+        path = self.folder / LOG
+        if not path.is_file():
+            return []
+        return path.read_text(encoding="utf-8").splitlines()
 
     def _read(self) -> Log:
         """(entries, code of the last one)."""
-        path, code, before, found = self.folder / LOG, "", "", list[Entry]()
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        for number, line in enumerate(lines, 1):
-            told, _, text = line.partition(" ")
-            before, code = code, self._code(code, text)
-            if not hmac.compare_digest(told, code):
+        path = self.folder / LOG
+        entries: list[Entry] = []
+        before = ""
+        code = ""
+        for number, line in enumerate(self._lines(), 1):
+            written_code, _, content = line.partition(" ")
+            before = code
+            code = self._code(before, content)
+            if not hmac.compare_digest(written_code, code):
                 raise LogError(
                     f"{path}, line {number}: it was changed, or lines before it were "
                     "removed or moved"
                 )
-            found.append(Entry(**json.loads(text)))
-        head = (
-            (self.folder / HEAD).read_text(encoding="utf-8")
-            if (self.folder / HEAD).is_file()
-            else ""
-        )
-        killed = len(found) - 1, before  # a process, between the two writes
-        if head not in {self._head(*one) for one in ((len(found), code), killed)}:
+            entries.append(Entry(**json.loads(content)))
+        head_path = self.folder / HEAD
+        head = head_path.read_text(encoding="utf-8") if head_path.is_file() else ""
+        lines = len(entries)
+        # a process may be killed between the two writes, of the line and of the head
+        heads = (self._head(lines, code), self._head(lines - 1, before))
+        if head not in heads:
             written = head.partition(":")[0] or "none"
             raise LogError(
-                f"{path} has {len(found)} lines, and {written} were written: it was "
-                "cut or put back"
+                f"{path} has {lines} lines, and {written} were written: it was cut or "
+                "put back"
             )
-        return found, code
+        return entries, code
 
     def _head(self, lines: int, code: str) -> str:
         """What `approvals.head` has; only the key makes another, for a log that was
@@ -327,10 +320,9 @@ class ApprovalLog:
         """
         return f"{lines}:{self._code('head', code)}" if lines > 0 else ""
 
-    def _code(self, before: str, text: str) -> str:
-        return hmac.new(
-            self._key, f"{before}\n{text}".encode(), hashlib.sha256
-        ).hexdigest()
+    def _code(self, before: str, content: str) -> str:
+        message = f"{before}\n{content}".encode()
+        return hmac.new(self._key, message, hashlib.sha256).hexdigest()
 
     @property
     def _key(self) -> bytes:
@@ -388,8 +380,8 @@ class PlannedOrder:
         """Identify what is answered. Another attempt of a sum, or another state to
         start from, is another answer.
         """
-        facts = json.dumps([question(self.order), self.order.sum, self.start])
-        return hashlib.sha256(facts.encode()).hexdigest()
+        decisive = json.dumps([question(self.order), self.order.sum, self.start])
+        return hashlib.sha256(decisive.encode()).hexdigest()
 
 
 def check_approval(order: DataOrder, site: Site) -> None:
@@ -452,11 +444,12 @@ def difference(order: DataOrder, plan: RunPlan) -> str:
     asks = [ask for ask in plan.asks if ask.kind == kind]
     if not asks:
         return f"It has no orders to {kind}."
-    facts = Ask.of(order, 1).facts
+    ordered = Ask.of(order, 1).facts
+    planned = asks[0].facts
     names = [
         name
-        for name in sorted({*facts, *asks[0].facts})
-        if facts.get(name) != asks[0].facts.get(name)
+        for name in sorted({*ordered, *planned})
+        if ordered.get(name) != planned.get(name)
     ]
     return f"These differ: {', '.join(names)}."
 
@@ -472,13 +465,13 @@ def _check_decision(entries: Sequence[Entry], plan: RunPlan) -> None:
     )
 
 
-def _check_room(entries: Sequence[Entry], part: PlannedOrder) -> None:
-    _check_decision(entries, part.plan)
-    begun = _recorded(entries, "begun", part)
-    if part.identity not in begun and len(begun) >= part.ask.at_most:
+def _check_room(entries: Sequence[Entry], planned: PlannedOrder) -> None:
+    _check_decision(entries, planned.plan)
+    begun = _recorded(entries, "begun", planned)
+    if planned.identity not in begun and len(begun) >= planned.ask.at_most:
         raise ApprovalError(
-            f"Cannot answer: the approved plan has at most {part.ask.at_most} orders "
-            f"to {part.ask.kind}, and all of them were begun. The server can propose "
+            f"Cannot answer: the approved plan has at most {planned.ask.at_most} orders "
+            f"to {planned.ask.kind}, and all of them were begun. The server can propose "
             "another run."
         )
 
@@ -502,14 +495,14 @@ def _undecided(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def _recorded(entries: Sequence[Entry], event: str, part: PlannedOrder) -> set[str]:
+def _recorded(entries: Sequence[Entry], event: str, planned: PlannedOrder) -> set[str]:
     """Return the orders that were begun, or answered, for one part of a plan."""
-    wanted = _ask_hash(part.ask)
+    wanted = _ask_hash(planned.ask)
     return {
         entry.facts["order"]
         for entry in entries
         if entry.event == event
-        and entry.id == part.plan.hash
+        and entry.id == planned.plan.hash
         and entry.facts["ask"] == wanted
     }
 

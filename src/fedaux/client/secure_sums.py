@@ -94,8 +94,8 @@ class Remembered:
         return json.dumps(content).encode()
 
     @classmethod
-    def from_bytes(cls, text: bytes, settings: SumSettings) -> Remembered:
-        content: dict[str, Any] = json.loads(text)
+    def from_bytes(cls, stored: bytes, settings: SumSettings) -> Remembered:
+        content: dict[str, Any] = json.loads(stored)
         state = SiteState(
             settings,
             content["name"],
@@ -112,17 +112,22 @@ class Remembered:
             survivors=tuple(content["survivors"]),
             finished=content["finished"],
         )
-        answers = {
-            step: (asked, answer)
-            for step, (asked, answer) in content["answers"].items()
-        }
+        answers = {step: tuple(pair) for step, pair in content["answers"].items()}
         return cls(state, answers)
 
     def with_answer(
-        self, step: str, asked: str, answer: Mapping[str, bytes], state: SiteState
+        self,
+        step: str,
+        question_hash: str,
+        answer: Mapping[str, bytes],
+        state: SiteState,
     ) -> Remembered:
-        told = {name: value.hex() for name, value in answer.items()}
-        return Remembered(state, {**self.answers, step: (asked, told)})
+        in_hex = {name: value.hex() for name, value in answer.items()}
+        return Remembered(state, {**self.answers, step: (question_hash, in_hex)})
+
+    def without_secrets(self, step: str) -> Remembered:
+        """Forget all answers but the last step's: its secrets are gone."""
+        return replace(self, answers={step: self.answers[step]})
 
 
 @dataclass(frozen=True)
@@ -138,48 +143,44 @@ class Participation:
         """Check the terms of a sum against the site's own settings and its own
         roster.
         """
-        terms, own = SumTerms.from_json(order.sum), site.config.federation
-        if (
-            not own.secure
-            or order.client not in site.clients
-            or order.client not in terms.sites
-        ):
+        terms = SumTerms.from_json(order.sum)
+        settings = site.config.federation
+        takes_part = order.client in site.clients and order.client in terms.sites
+        if not settings.secure or not takes_part:
             raise OrderError(
                 f"{order.client} takes no part in this secure sum; federation.secure "
                 "is its own setting"
             )
-        if not all(isinstance(name, str) for name in terms.sites) or len(
-            set(terms.sites)
-        ) != len(terms.sites):
+        are_names = all(isinstance(name, str) for name in terms.sites)
+        if not are_names or len(set(terms.sites)) != len(terms.sites):
             raise OrderError("the sites of a secure sum must be different names")
-        homes = [
-            site.account_folder(name) for name in terms.sites if name in site.clients
-        ]
-        if len(set(homes)) != len(homes):
+        own_clients = [name for name in terms.sites if name in site.clients]
+        homes = {site.account_folder(name) for name in own_clients}
+        if len(homes) != len(own_clients):
             raise OrderError(
                 "two names that share an account are one site in a secure sum: their "
                 "records count once"
             )
-        least = agreed_threshold(len(terms.sites), own.threshold)
-        if terms.threshold < least or terms.colluders != own.colluders:
+        least = agreed_threshold(len(terms.sites), settings.threshold)
+        if terms.threshold < least or terms.colluders != settings.colluders:
             raise OrderError(
                 f"the sum would be of {terms.threshold} sites with {terms.colluders} "
                 f"colluders; this client's settings ask for at least {least} of "
-                f"{len(terms.sites)} sites, with {own.colluders}"
+                f"{len(terms.sites)} sites, with {settings.colluders}"
             )
         return cls(site, order.client, terms)
 
     @cached_property
     def settings(self) -> SumSettings:
-        return sum_settings(
-            self.terms, read_roster(self._home / ROSTER_FILE) if self._real else None
-        )
+        if not self._real:
+            return sum_settings(self.terms, None)
+        return sum_settings(self.terms, read_roster(self._home / ROSTER_FILE))
 
     @cached_property
     def signing_key(self) -> Ed25519PrivateKey:
-        return (
-            load_signing_key(self._home) if self._real else simulated_key(self.client)
-        )
+        if not self._real:
+            return simulated_key(self.client)
+        return load_signing_key(self._home)
 
     @property
     def _real(self) -> bool:
@@ -225,14 +226,13 @@ class Participation:
         in it.
         """
         with locked(self.folder / ".lock"):
-            yield (
-                Remembered.from_bytes(self.path.read_bytes(), self.settings)
-                if self.path.exists()
-                else None
-            )
+            if not self.path.exists():
+                yield None
+                return
+            yield Remembered.from_bytes(self.path.read_bytes(), self.settings)
 
-    def remember(self, known: Remembered) -> None:
-        write_atomically(self.path, known.to_bytes(), private=True)
+    def remember(self, memory: Remembered) -> None:
+        write_atomically(self.path, memory.to_bytes(), private=True)
 
     def kept_order(self) -> DataOrder:
         """Return the order that this sum was begun with."""
@@ -250,45 +250,53 @@ class Participation:
         even if it differs only in what is this site's own.
         """
         self.check_order(order)
-        asked = question(order)
-        with self.locked() as known:
-            if known is None:
-                state = new_site(self.settings, self.client)
-                keys = state.begin(self.signing_key).to_bytes()
-                known = Remembered(state).with_answer(
-                    "keys", asked, {self.client: keys}, state
-                )
-                self._delete_older()
-                # under the keys of a sum that was forgotten
-                self.masked_path.unlink(missing_ok=True)
-                write_atomically(self.order_path, order_to_bytes(order), private=True)
-                self.remember(known)
-        return self._stored_answer(known, "keys", asked)
+        question_hash = question(order)
+        with self.locked() as memory:
+            if memory is None:
+                memory = self._new_sum(order, question_hash)
+        return self._stored_answer(memory, "keys", question_hash)
+
+    def _new_sum(self, order: DataOrder, question_hash: str) -> Remembered:
+        """Draw the keys of a sum, and keep them with its order before they are sent."""
+        state = new_site(self.settings, self.client)
+        keys = {self.client: state.begin(self.signing_key).to_bytes()}
+        memory = Remembered(state).with_answer("keys", question_hash, keys, state)
+        self._delete_older()
+        # under the keys of a sum that was forgotten
+        self.masked_path.unlink(missing_ok=True)
+        write_atomically(self.order_path, order_to_bytes(order), private=True)
+        self.remember(memory)
+        return memory
 
     def take_part(self, order: SumOrder) -> SumReply:
         """Answer one of the later messages, but the one that asks for the masked
         vector.
         """
-        asked = fingerprint_arrays(order.arrays)
-        received = {name: array.tobytes() for name, array in order.arrays.items()}
-        with self.locked() as known:
-            if known is None:
+        question_hash = fingerprint_arrays(order.arrays)
+        with self.locked() as memory:
+            if memory is None:
                 raise OrderError(
                     f"{order.client} knows nothing of the sum that {order.step!r} "
                     "belongs to"
                 )
-            if order.step not in known.answers:
-                state, answer = _step(order.step, known.state, received, self)
-                known = known.with_answer(order.step, asked, answer, state)
-                # its secrets are gone, and so is what was sent under them
-                if state.finished:
-                    known = replace(
-                        known, answers={order.step: known.answers[order.step]}
-                    )
-                    self.masked_path.unlink(missing_ok=True)
-                    self.order_path.unlink(missing_ok=True)
-                self.remember(known)
-        return self._stored_answer(known, order.step, asked)
+            if order.step not in memory.answers:
+                memory = self._next_step(memory, order, question_hash)
+        return self._stored_answer(memory, order.step, question_hash)
+
+    def _next_step(
+        self, memory: Remembered, order: SumOrder, question_hash: str
+    ) -> Remembered:
+        """Take a step of the protocol, and keep its answer before it is sent."""
+        received = _bytes_of(order)
+        state, answer = _step(order.step, memory.state, received, self)
+        memory = memory.with_answer(order.step, question_hash, answer, state)
+        if state.finished:
+            # what was sent under the secrets goes with them
+            memory = memory.without_secrets(order.step)
+            self.masked_path.unlink(missing_ok=True)
+            self.order_path.unlink(missing_ok=True)
+        self.remember(memory)
+        return memory
 
     @contextmanager
     def masking(self, order: SumOrder) -> Iterator[SiteState]:
@@ -299,23 +307,21 @@ class Participation:
         the vector then fails. No other process takes part in the sum meanwhile: two
         different vectors under the same masks would reveal their difference.
         """
-        asked = fingerprint_arrays(order.arrays)
-        received = {name: array.tobytes() for name, array in order.arrays.items()}
-        with self.locked() as known:
-            if known is None or not known.state.keys:
+        question_hash = fingerprint_arrays(order.arrays)
+        with self.locked() as memory:
+            if memory is None or not memory.state.keys:
                 raise OrderError(
                     f"{self.client} has not shared its secrets in this sum"
                 )
-            if "masked" not in known.answers:
-                known = known.with_answer(
-                    "masked", asked, {}, known.state.accept(received)
-                )
-                self.remember(known)
-            elif known.answers["masked"][0] != asked:
+            if "masked" not in memory.answers:
+                state = memory.state.accept(_bytes_of(order))
+                memory = memory.with_answer("masked", question_hash, {}, state)
+                self.remember(memory)
+            elif memory.answers["masked"][0] != question_hash:
                 raise OrderError(
                     f"{self.client} has answered this sum to another question"
                 )
-            yield known.state
+            yield memory.state
 
     def masked(self, store: AnswerStore) -> Masked:
         """Return the reply with the masked vector, which is on disk."""
@@ -328,15 +334,17 @@ class Participation:
             state.settings.context + state.keys[state.name].to_bytes()
         ).hexdigest()
 
-    def _stored_answer(self, known: Remembered, step: str, asked: str) -> SumReply:
-        if step not in known.answers or known.answers[step][0] != asked:
+    def _stored_answer(
+        self, memory: Remembered, step: str, question_hash: str
+    ) -> SumReply:
+        answered, in_hex = memory.answers.get(step, ("", {}))
+        if answered != question_hash:
             raise OrderError(
                 f"{self.client} has answered {step!r} of this sum to another question"
             )
-        told = known.answers[step][1]
         arrays = {
             name: np.frombuffer(bytes.fromhex(value), np.uint8)
-            for name, value in told.items()
+            for name, value in in_hex.items()
         }
         return SumReply(self.client, step, arrays)
 
@@ -386,16 +394,22 @@ class Participation:
             delete_all_but_newest(self.folder, pattern, KEPT)
 
 
+def _bytes_of(order: SumOrder) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in order.arrays.items()}
+
+
 def _step(
-    step: str, state: SiteState, received: Mapping[str, bytes], part: Participation
+    step: str,
+    state: SiteState,
+    received: Mapping[str, bytes],
+    participation: Participation,
 ) -> tuple[SiteState, dict[str, bytes]]:
     if step == "shares":
-        return state.share(
-            [Keys.from_bytes(name, keys) for name, keys in received.items()]
-        )
+        keys = [Keys.from_bytes(name, sent) for name, sent in received.items()]
+        return state.share(keys)
     if step == "survivors":
-        state, signature = state.agree(received, part.signing_key)
-        return state, {part.client: signature}
+        state, signature = state.agree(received, participation.signing_key)
+        return state, {participation.client: signature}
     if step == "unmask":
         state, unmasking = state.unmask(received)
         return state, unmasking.to_bytes()
