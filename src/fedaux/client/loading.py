@@ -73,16 +73,17 @@ def open_rows(order: TrainOrder, site: Site) -> tuple[Prototype, Records]:
     Private training computes on the CPU in float32, as do the features of private
     records.
     """
-    records, config = load_records(site, order), site.config
-    device, precision = (
-        ("cpu", "float32")
-        if config.privacy.private_training
-        else (config.device, config.precision)
-    )
+    records = load_records(site, order)
+    device = site.config.device
+    precision = site.config.precision
+    if site.config.privacy.private_training:
+        device = "cpu"
+        precision = "float32"
     if not order.h0:
-        return cached_model(
+        model = cached_model(
             order.prototype, records.shape, order.classes, device, precision
-        ), records
+        )
+        return model, records
     features = replace(records, x=features_of(order, site, Records(records.x)))
     statistics = fingerprint_arrays(order.standardisation)
     model = cached_head(

@@ -66,20 +66,24 @@ def train_heads(
         [len(batch_starts(len(task.records), batch_size)) for task in tasks]
     )
     ranks = np.argsort(-steps, kind="stable")
-    ranked, per_epoch = [tasks[rank] for rank in ranks], torch.from_numpy(steps[ranks])
+    ranked = [tasks[rank] for rank in ranks]
+    per_epoch = torch.from_numpy(steps[ranks])
     x, y, rows = _pool([task.records for task in ranked])
     index, sizes = _batches(
         rows, [task.generator for task in ranked], epochs, batch_size
     )
     theta = torch.from_numpy(np.stack([task.start for task in ranked]))
-    gradient, losses = torch.empty_like(theta), torch.zeros(len(tasks)).double()
+    gradient = torch.empty_like(theta)
+    losses = torch.zeros(len(tasks)).double()
     descent = StackedDescent(optimizer, theta)
     for step in range(epochs * int(steps.max())):
         active = int((epochs * per_epoch > step).sum())
         size = sizes[:active, step]
         batch = index[:active, step, : int(size.max())]
-        inputs, labels = torch.from_numpy(x[batch]), torch.from_numpy(y[batch])
-        inputs = inputs if features is None else features(inputs)
+        inputs = torch.from_numpy(x[batch])
+        labels = torch.from_numpy(y[batch])
+        if features is not None:
+            inputs = features(inputs)
         loss = (
             _cross_entropy(theta[:active], inputs, labels, size, gradient[:active])
             * size
@@ -138,10 +142,8 @@ def _batches(
     """
     starts = [batch_starts(len(part), batch_size) for part in rows]
     steps = epochs * max(map(len, starts))
-    index, sizes = (
-        np.zeros((len(rows), steps, batch_size + 1), np.int64),
-        np.zeros((len(rows), steps), np.int64),
-    )
+    index = np.zeros((len(rows), steps, batch_size + 1), np.int64)
+    sizes = np.zeros((len(rows), steps), np.int64)
     for head, (part, generator) in enumerate(zip(rows, generators, strict=True)):
         index[head] = part[0]
         counts = np.diff([*starts[head], len(part)])
@@ -244,10 +246,8 @@ def train_clients(clients: Sequence[StackedClient]) -> dict[StackedClient, Local
     """Train all heads of a prototype at once; the time is divided between them in
     proportion to their steps.
     """
-    groups, found = (
-        defaultdict[object, list[StackedClient]](list),
-        dict[StackedClient, LocalResult](),
-    )
+    groups = defaultdict[object, list[StackedClient]](list)
+    results_of: dict[StackedClient, LocalResult] = {}
     for client in clients:
         groups[client.settings, client.model].append(client)
     for group in groups.values():
@@ -261,7 +261,7 @@ def train_clients(clients: Sequence[StackedClient]) -> dict[StackedClient, Local
         )
         for client, (head, trained) in zip(group, results, strict=True):
             seconds = client.seconds + per_step * trained.steps
-            found[client] = LocalResult(
+            results_of[client] = LocalResult(
                 {"parameters": head}, client.records, trained, seconds
             )
-    return found
+    return results_of

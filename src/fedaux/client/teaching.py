@@ -46,10 +46,10 @@ def teach(order: TrainOrder, site: Site, model: nn.Module, weights: Arrays) -> A
         return {}
     teaching = Teaching.from_json(order.teaching)
     public = ordered_public_data(site.config, teaching)
-    part = public.part(teaching.examples, order.round)
+    drawn = public.part(teaching.examples, order.round)
 
     def rows(records: Records) -> Records:
-        return records if part is None else records.take(part)
+        return records if drawn is None else records.take(drawn)
 
     inputs = rows(
         public_features(order, site, public, order.h0) if order.h0 else public.distill
@@ -83,13 +83,16 @@ def own_weights(
             "client cannot make"
         )
     embedded = transform_rows(features, partial(scorer.embed, order.public))
-    shared, own = order.fit, order.client_fit
+    shared = order.fit
+    client_fit = order.client_fit
     # the fit of all clients: this one's classes are its own, and go no further than the
     # sum
     if order.sum:
         shared, pooled = split_fit(order.fit)
-        own = own_fit(pooled, shared["records"], load_records(site, order).labels)
-    return client_weights(scorer, teaching.weights, embedded, shared, own)
+        client_fit = own_fit(
+            pooled, shared["records"], load_records(site, order).labels
+        )
+    return client_weights(scorer, teaching.weights, embedded, shared, client_fit)
 
 
 def own_fit(pooled: Arrays, records: Vector, labels: NDArray[np.int64]) -> Arrays:
@@ -142,7 +145,8 @@ def public_features(
     if key not in _features:
         # the client's account may be in it
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        device, shape = site.config.device, public.aux.shape
+        device = site.config.device
+        shape = public.aux.shape
         rows = FeatureCache(folder).features(
             h0, public.aux, lambda: ordered_extractor(order, h0, shape, device)
         )

@@ -69,15 +69,17 @@ def train_local(
     them; its weights are trained.
     """
     model.train()
-    for module in model.modules() if freeze_batch_norm else ():
-        if isinstance(module, _BatchNorm):
-            module.eval()
+    if freeze_batch_norm:
+        for module in model.modules():
+            if isinstance(module, _BatchNorm):
+                module.eval()
     labels = compute_of(model).put(
         torch.from_numpy(np.ascontiguousarray(records.labels))
     )
     parameters = list(model.parameters())
     descent = optimizer.make(parameters)
-    steps, losses = 0, Losses()
+    steps = 0
+    losses = Losses()
     for _ in range(epochs):
         losses.clear()
         for rows in batches(len(records), batch_size, generator):
@@ -100,8 +102,8 @@ def gradient_term(
     """Return FedPROX's μ (θ − θ_t) plus the method's own term as one function of θ;
     None if there is neither.
     """
-    own = type(hooks).gradient_term is not Hooks.gradient_term
-    if mu == 0 and not own:
+    has_term = type(hooks).gradient_term is not Hooks.gradient_term
+    if mu == 0 and not has_term:
         return None
 
     @cache
@@ -115,7 +117,9 @@ def gradient_term(
     def term(theta: Tensor) -> Tensor:
         anchor, sent, kept = on(theta.device)
         pull = mu * (theta - anchor)
-        more = hooks.gradient_term(theta, anchor, sent, kept) if own else None
+        if not has_term:
+            return pull
+        more = hooks.gradient_term(theta, anchor, sent, kept)
         return pull if more is None else pull + more
 
     return term
@@ -160,9 +164,9 @@ class ClientTask:
     @cached_property
     def state(self) -> Arrays:
         """The method's state from earlier rounds."""
-        return (
-            self._states.load(self.order.last_round) if self.hooks.keeps_state else {}
-        )
+        if not self.hooks.keeps_state:
+            return {}
+        return self._states.load(self.order.last_round)
 
     @cached_property
     def start_hash(self) -> str:
@@ -202,7 +206,9 @@ class ClientTask:
 
         `model` is called only if the client runs its model on public data.
         """
-        order, trained, mechanism = self.order, result.trained, result.mechanism
+        order = self.order
+        trained = result.trained
+        mechanism = result.mechanism
         work = LocalWork(
             trained.steps, order.lr, order.optimizer, order.momentum, order.mu
         )
@@ -217,11 +223,11 @@ class ClientTask:
         if sent.state:
             self._states.save(order.last_round, order.round, sent.state)
         weights = {**result.weights, "parameters": sent.parameters}
-        weights = (
-            to_half(weights)
-            if order.weights["parameters"].dtype == "float16"
-            else weights
-        )
+        if order.weights["parameters"].dtype == "float16":
+            weights = to_half(weights)
+        ensemble: Arrays = {}
+        if order.teaching:
+            ensemble = teach(order, self.site, model(), weights)
         return Update(
             client=order.client,
             round=order.round,
@@ -234,9 +240,7 @@ class ClientTask:
             account=self.store.account().to_json(),
             weights=weights,
             extra=sent.extra,
-            ensemble=teach(order, self.site, model(), weights)
-            if order.teaching
-            else {},
+            ensemble=ensemble,
         )
 
 
@@ -307,21 +311,21 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
     to come, is spread over the remaining rounds. An order that was answered before is
     answered from disk, and costs nothing.
     """
-    order, config = task.order, task.site.config
-    privacy, local = config.privacy, config.local
-    if bool(order.h0) != config.head_only or (order.epochs, order.batch_size) != (
-        local.epochs,
-        local.batch_size,
-    ):
+    order = task.order
+    config = task.site.config
+    privacy = config.privacy
+    local = config.local
+    same_part = bool(order.h0) == config.head_only
+    same_epochs = order.epochs == local.epochs
+    same_batches = order.batch_size == local.batch_size
+    if not (same_part and same_epochs and same_batches):
         raise OrderError(
             "the order asks for other training than this client's budget was planned "
             "for"
         )
-    allowed, optimizer, term = (
-        privacy.train_rounds or config.rounds,
-        ordered_optimizer(order),
-        task.term,
-    )
+    allowed = privacy.train_rounds or config.rounds
+    optimizer = ordered_optimizer(order)
+    term = task.term
 
     def plan(entries: Sequence[Entry]) -> Mechanism:
         trained = [entry for entry in entries if entry.trains]
@@ -333,9 +337,9 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
             )
         before = [entry.mechanism for entry in entries]
         if config.releases and len(trained) == len(entries):
-            before.append(
-                release_mechanism(order.classes * (privacy.dimension + 1), privacy)
-            )
+            # the scores are still to come
+            scores = order.classes * (privacy.dimension + 1)
+            before.append(release_mechanism(scores, privacy))
         previous = trained[-1].noise if trained else 0.0
         model, records = rows()
         validate_module(model, training=True)
@@ -348,7 +352,9 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
     def make(mechanism: Mechanism, data: tuple[Prototype, Records]) -> bytes:
         model, records = data
         size = public_size(records, privacy)
-        seeded = privacy.unsafe_seed >= 0
+        unsafe_seed = -1
+        if privacy.unsafe_seed >= 0:
+            unsafe_seed = derive_seed(privacy.unsafe_seed, order.client, order.round)
         train_private(
             model,
             records,
@@ -358,17 +364,11 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
             clip=privacy.max_grad_norm,
             optimizer=optimizer,
             term=term,
-            unsafe_seed=derive_seed(privacy.unsafe_seed, order.client, order.round)
-            if seeded
-            else -1,
+            unsafe_seed=unsafe_seed,
         )
-        return LocalResult(
-            flatten_state(model),
-            size,
-            TrainingSummary(0.0, mechanism.steps),
-            0.0,
-            mechanism,
-        ).to_bytes()
+        trained = TrainingSummary(0.0, mechanism.steps)
+        result = LocalResult(flatten_state(model), size, trained, 0.0, mechanism)
+        return result.to_bytes()
 
     content = task.store.with_noise(
         order, TRAINING + question(order), task.path, plan, rows, make

@@ -67,22 +67,21 @@ def add_release_handler(
     @app.query(ACTION)
     @redact_errors
     def fedaux(message: Message, context: Context) -> Message:
-        order, own = deserialize(PrepareOrder, message.content), from_code.at(context)
-        if order.scorer != own.privacy.scorer:
+        order = deserialize(PrepareOrder, message.content)
+        settings = from_code.at(context)
+        if order.scorer != settings.privacy.scorer:
             raise OrderError(
                 f"the order asks for the scorer {order.scorer!r}, this client has "
-                f"{own.privacy.scorer!r}"
+                f"{settings.privacy.scorer!r}"
             )
 
         def own_data() -> tuple[Records, Rows]:
-            extractor, records = (
-                UserExtractor(model().cpu(), features),
-                UserRecords.of(*data(context)),
-            )
+            extractor = UserExtractor(model().cpu(), features)
+            records = UserRecords.of(*data(context))
             load_ordered(extractor.model, order.extractor)
             return records, private_outputs(extractor, records)
 
-        store = AnswerStore(own.vault, order.client, own.privacy)
+        store = AnswerStore(settings.vault, order.client, settings.privacy)
         return make_reply(message, Releases(store, own_data).release(order))
 
 

@@ -102,10 +102,11 @@ def _write(
     with all clients of the node.
     """
     scalars = message.content.get("fedaux") if message.has_content() else None
-    found = dict(scalars) if isinstance(scalars, ConfigRecord) else {}
-    log.run, round_ = printable(str(found.get("run", ""))), found.get("round")
+    order = dict(scalars) if isinstance(scalars, ConfigRecord) else {}
+    log.run = printable(str(order.get("run", "")))
+    round_ = order.get("round")
     level = logging.INFO if event == "order-answered" else logging.WARNING
-    site = printable(str(found.get("client", context.node_config.get("clients", ""))))
+    site = printable(str(order.get("client", context.node_config.get("clients", ""))))
     log.write(
         event, text, level, site, round_ if isinstance(round_, int) else None, **facts
     )

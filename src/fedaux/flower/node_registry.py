@@ -44,12 +44,10 @@ class NodeRegistry:
         on_progress: OnProgress = no_progress,
         registered_only: bool = False,
     ) -> None:
-        self._grid, self._expected, self._classes, self._on_progress = (
-            grid,
-            list(clients),
-            list(classes),
-            on_progress,
-        )
+        self._grid = grid
+        self._expected = list(clients)
+        self._classes = list(classes)
+        self._on_progress = on_progress
         self._registered_only = registered_only
         # clients by node; empty for an excluded node
         self._known: dict[int, list[str]] = {}
@@ -61,10 +59,11 @@ class NodeRegistry:
         """{client: node} of all connected nodes; new ones are asked, and what else than
         before they run is reported.
         """
-        before, found = dict(self._versions), self._ask_new_nodes()
+        before = dict(self._versions)
+        nodes = self._ask_new_nodes()
         if self._versions != before:
-            self._report_connected(len(found), phase="")
-        return found
+            self._report_connected(len(nodes), phase="")
+        return nodes
 
     def _ask_new_nodes(self, timeout: float = 120.0) -> dict[str, int]:
         """Ask nodes that are not known, which have `timeout` seconds to answer; return
@@ -97,7 +96,8 @@ class NodeRegistry:
         """Wait until all clients are connected, or until the timeout if at least
         `minimum` are.
         """
-        end, last = time.monotonic() + timeout, 0
+        end = time.monotonic() + timeout
+        last = 0
         self._report_connected(last)
         while True:
             nodes = self._ask_new_nodes()
@@ -120,14 +120,14 @@ class NodeRegistry:
         )
 
     def _report_connected(self, count: int, phase: Phase = "connect") -> None:
-        told = dict(self._versions)
+        versions = dict(self._versions)
         self._on_progress(
             SitesConnected(
                 "sites connected",
                 count,
                 len(self._expected),
                 phase=phase,
-                versions=told,
+                versions=versions,
             )
         )
 
@@ -156,17 +156,15 @@ class NodeRegistry:
         """Return what is wrong with these names for the key that the node has shown; ""
         if nothing is.
         """
-        own = [name.strip() for name in registered.split(",") if name.strip()]
-        if not own and not self._registered_only:
+        names = [name.strip() for name in registered.split(",") if name.strip()]
+        if not names and not self._registered_only:
             return ""
-        foreign = [client for client in clients if client not in own]
+        foreign = [client for client in clients if client not in names]
         if not foreign:
             return ""
-        key = (
-            f"its key is registered for {', '.join(own)}"
-            if own
-            else "its key is registered without a name"
-        )
+        key = "its key is registered without a name"
+        if names:
+            key = f"its key is registered for {', '.join(names)}"
         return f"it speaks for {', '.join(foreign)}, and {key}"
 
 
@@ -178,7 +176,8 @@ def _validate_hello(
     """
     try:
         answer = read_reply(Hello, reply)
-        names, theirs = json.loads(answer.clients), json.loads(answer.classes)
+        names = json.loads(answer.clients)
+        theirs = json.loads(answer.classes)
     except MessageError as error:
         return [], "", str(error)
     except ValueError:

@@ -29,12 +29,14 @@ def open_site(context: Context) -> Site:
     (a folder), and optionally `clients`, `partition-id`, `features`, `keep-results`,
     `server`.
     """
-    own = {key: str(value) for key, value in context.node_config.items()}
-    if "config" in own and "vault" in own:
-        config, vault = _parse(own["config"]), Path(own["vault"])
+    settings = {key: str(value) for key, value in context.node_config.items()}
+    if "config" in settings and "vault" in settings:
+        config = _parse(settings["config"])
+        vault = Path(settings["vault"])
     elif is_simulation():
         config, folder = run_settings(context)
-        own, vault = {**own, **SIMULATED}, folder / "clients"
+        settings = {**settings, **SIMULATED}
+        vault = folder / "clients"
     else:
         raise SettingsError(
             "this node has no settings of its own: start its SuperNode with "
@@ -42,19 +44,19 @@ def open_site(context: Context) -> Site:
             '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; `fedaux deploy init` writes the command'
         )
     named = (
-        own["clients"].split(",")
-        if "clients" in own
-        else [client_name(config, int(own["partition-id"]))]
+        settings["clients"].split(",")
+        if "clients" in settings
+        else [client_name(config, int(settings["partition-id"]))]
     )
-    features = Path(own["features"]) if "features" in own else None
-    keeps_results = own.get("keep-results") != SIMULATED["keep-results"]
+    features = Path(settings["features"]) if "features" in settings else None
+    keeps_results = settings.get("keep-results") != SIMULATED["keep-results"]
     return Site(
         config,
         vault,
         tuple(name.strip() for name in named),
         features,
         keeps_results,
-        own.get("server", ""),
+        settings.get("server", ""),
     )
 
 

@@ -114,7 +114,8 @@ class PrivateHead(ReleaseStrategy):
                 f"head = {head!r} is a {type(layer).__name__}: name the last "
                 "nn.Linear, with a bias"
             )
-        self._head, self._asked = layer, 0
+        self._head = layer
+        self._asked = 0
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -145,15 +146,12 @@ class PrivateHead(ReleaseStrategy):
             )
             return None, None
         assert self._embedding is not None
-        scorer, public = (
-            cast(ClassEmbeddingScorer, self.server.scorer),
-            self.state.public[MODEL.label],
-        )
-        for label, records, deviation in unknown_classes(
-            [scorer.class_values(public, one) for one in releases]
-        ):
-            text = "the head knows nothing of class %d: about %.0f ± %.0f records"
-            log.warning(text, label, max(0.0, records), deviation)
+        scorer = cast(ClassEmbeddingScorer, self.server.scorer)
+        public = self.state.public[MODEL.label]
+        released = [scorer.class_values(public, release) for release in releases]
+        for label, records, deviation in unknown_classes(released):
+            warning = "the head knows nothing of class %d: about %.0f ± %.0f records"
+            log.warning(warning, label, max(0.0, records), deviation)
         computed = scorer.head(
             public, self._embedding.reference[MODEL.label], cap_precision(releases)
         )

@@ -139,10 +139,8 @@ class ReleaseStrategy(FedAvg):
         **fedavg: Any,
     ) -> None:
         super().__init__(**fedavg)
-        self._model, rows = (
-            place_by_settings(copy.deepcopy(model), config.device, "float32"),
-            UserRecords.of(public),
-        )
+        self._model = place_by_settings(copy.deepcopy(model), config.device, "float32")
+        rows = UserRecords.of(public)
         width = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if width != (classes,):
             raise SettingsError(
@@ -199,10 +197,8 @@ class ReleaseStrategy(FedAvg):
         )
 
     def _collect_releases(self, grid: Grid, nodes: dict[str, int]) -> list[Failure]:
-        policy, bounds = (
-            self.server.config.federation,
-            bound_function(self.server.scorer),
-        )
+        policy = self.server.config.federation
+        bounds = bound_function(self.server.scorer)
         types: dict[type, str] = {PrepareOrder: f"query.{ACTION}"}
         federation = GridFederation(
             grid,

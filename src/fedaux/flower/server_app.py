@@ -64,11 +64,9 @@ def connect(
     """Wait for the sites of a run, or of one region of it; raises if too few
     connect.
     """
-    config, policy, clients = (
-        server.config,
-        server.config.federation,
-        part.clients(server.clients),
-    )
+    config = server.config
+    policy = config.federation
+    clients = part.clients(server.clients)
     classes = open_public(config).classes
     registry = NodeRegistry(grid, clients, classes, report, policy.registered_only)
     nodes = registry.wait_for_clients(

@@ -81,14 +81,16 @@ class StackedFederation(GridFederation):
         self, orders: Sequence[Order]
     ) -> Iterator[list[tuple[Order, StackedClient | None]]]:
         """Consecutive orders whose clients fit into `STACK_BYTES` together."""
-        chunk, size = list[tuple[Order, StackedClient | None]](), 0
+        chunk: list[tuple[Order, StackedClient | None]] = []
+        size = 0
         for order in orders:
             client = attempt(partial(self._open, order))
             chunk.append((order, client))
             size += client.nbytes if client else 0
             if size >= STACK_BYTES:
                 yield chunk
-                chunk, size = [], 0
+                chunk = []
+                size = 0
         yield chunk
 
     def _open(self, order: Order) -> StackedClient | None:

@@ -245,7 +245,8 @@ class FedAUX(ReleaseStrategy):
         answers, _ = self._check_and_log_replies(replies, is_train=True, validate=False)
         # metrics do not depend on the order of arrival
         answers.sort(key=lambda message: message.metadata.src_node_id)
-        current, config = self._round, self.server.config
+        current = self._round
+        config = self.server.config
         if current is None or not answers:
             return None, None
         known = len(current.failures)
