@@ -73,24 +73,26 @@ def report(
     from fedaux.server.run_state import RunState
 
     ledger = RunState.load(folder).ledger
-    rows, console, facts = ledger.rows(), console_for(as_json), ledger.to_dict()
+    rows = ledger.rows()
+    table = ledger.to_dict()
+    console = console_for(as_json)
     if as_json:
         names = ("client", "releases", "trained", "epsilon")
         clients = [dict(zip(names, row, strict=True)) for row in rows]
         print_json(
-            {key: facts[key] for key in ("epsilon", "delta", "statement", "crosses")}
+            {key: table[key] for key in ("epsilon", "delta", "statement", "crosses")}
             | {"clients": clients}
         )
         return
     if rows:
         header = ("client", "releases", "private training", "ε of everything")
-        title = f"ε at δ = {ledger.delta:g}; the {len(rows[: limit or None])} of {len(rows)} clients that spent most"
-        console.print(results_table(title, header, rows[: limit or None]))
-    crosses = [(one["what"], one["protection"]) for one in facts["crosses"]]
+        shown = rows[: limit or None]
+        title = f"ε at δ = {ledger.delta:g}; the {len(shown)} of {len(rows)} clients that spent most"
+        console.print(results_table(title, header, shown))
+    crosses = [(row["what"], row["protection"]) for row in table["crosses"]]
+    header = ("what", "protection")
     console.print(
-        results_table(
-            "What leaves a client", ("what", "protection"), crosses, text_columns=(0, 1)
-        )
+        results_table("What leaves a client", header, crosses, text_columns=(0, 1))
     )
     console.print(f"[bold]Privacy.[/bold] {ledger.statement()}")
 
@@ -167,22 +169,22 @@ def plan(
     with busy(console, "simulating the scores on public data"):
         from fedaux.runs.runner import planner
 
-        plans = planner(
-            with_local_modules(config) if config else None, clients, delta, adjacency
-        )
-        found = plans.plan(epsilon, records)
+        if config is not None:
+            config = with_local_modules(config)
+        plans = planner(config, clients, delta, adjacency)
+        outcome = plans.plan(epsilon, records)
     console.print(
         f"With {records} records and ({epsilon:g}, {delta:g})-privacy ({adjacency}), "
-        f"each coordinate of a client's mean gets noise of σ = {found.sigma:.4f}, "
-        f"where the clients' means differ by {found.signal:.4f}: signal to noise "
-        f"{found.signal / found.sigma:.2f}.",
+        f"each coordinate of a client's mean gets noise of σ = {outcome.sigma:.4f}, "
+        f"where the clients' means differ by {outcome.signal:.4f}: signal to noise "
+        f"{outcome.signal / outcome.sigma:.2f}.",
     )
-    right, ideal, even, kept = (
-        round(100 * x)
-        for x in (found.right, found.right_without_noise, found.even, found.kept)
-    )
+    right = round(100 * outcome.right)
+    ideal = round(100 * outcome.right_without_noise)
+    even = round(100 * outcome.even)
+    kept = round(100 * outcome.kept)
     console.print(
-        f"Of {clients} teachers, {found.teachers:.1f} then count on a public example; "
+        f"Of {clients} teachers, {outcome.teachers:.1f} then count on a public example; "
         f"{right} % of the weight goes to the right ones ({ideal} % without noise, "
         f"{even} % if all counted alike). [bold]{kept} % of the signal is "
         "kept[/bold]; expect no more than that of what FedAUX without noise would "
@@ -193,7 +195,7 @@ def plan(
     _draw(plans, records, out)
     if as_json:
         print_json(
-            {**vars(found), "kept": found.kept, "delta": delta, "chart": str(out)}
+            {**vars(outcome), "kept": outcome.kept, "delta": delta, "chart": str(out)}
         )
     console.print(f"The trade-off is drawn in {out}.")
 
