@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import markupsafe
+
 MISSING = "–"  # a cell where nothing was measured
 _LATEX = {
     "&": r"\&",
@@ -50,6 +52,21 @@ class Table:
             return False
         cells = self.best[row]
         return column <= len(cells) and cells[column - 1]
+
+    def __html__(self) -> str:
+        """HTML for pages and notebooks. Whatever others wrote is escaped."""
+        header = "".join(f"<th>{markupsafe.escape(name)}</th>" for name in self.header)
+        body = ""
+        for i, row in enumerate(self.rows):
+            cells = [self._html_cell(i, j, cell) for j, cell in enumerate(row)]
+            body += f"<tr>{''.join(cells)}</tr>"
+        return (
+            f"<table>\n<thead><tr>{header}</tr></thead>\n<tbody>{body}</tbody></table>"
+        )
+
+    def _html_cell(self, i: int, j: int, cell: str) -> str:
+        kind = ' class="best"' if self.is_best(i, j) else ""
+        return f"<td{kind}>{markupsafe.escape(cell)}</td>"
 
     def __str__(self) -> str:
         lines = [self.header, *self.rows]

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +77,7 @@ class SweepResult:
 
     def _repr_html_(self) -> str:
         """Return the table as HTML, for Jupyter."""
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.table.header)
-        body = ""
-        for row in self.table.rows:
-            cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-            body += f"<tr>{cells}</tr>"
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return self.table.__html__()
 
     @property
     def curves(self) -> dict[str, NDArray[np.float64]]:

@@ -54,6 +54,15 @@ def test_first_and_last_round_mean_of_five_and_best() -> None:
     assert short.header[3] == "mean of last 2"
 
 
+def test_html_of_pages_and_notebooks_has_the_best_in_bold() -> None:
+    """Each is put into a page as it stands, so whatever others wrote is escaped."""
+    table = Table(("<i>", "last"), [("<b>", "1.0"), ("b", "0.5")], [[True], [False]])
+    found = table.__html__()
+    assert "<th>&lt;i&gt;</th><th>last</th>" in found
+    assert '<tr><td>&lt;b&gt;</td><td class="best">1.0</td></tr>' in found
+    assert "<tr><td>b</td><td>0.5</td></tr>" in found
+
+
 def test_markdown() -> None:
     lines = markdown([("FedAUX", "1.0")], ("method", "last")).splitlines()
     assert lines == ["| method | last |", "| --- | --- |", "| FedAUX | 1.0 |"]
