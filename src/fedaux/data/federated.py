@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -132,15 +132,14 @@ def open_public(config: Config) -> ServerData:
         )
     classes = class_names(config)
     refuse_same_source(config.data, config.aux)
-    corpus = _cached_corpus(replace(config.data, person=""))  # test data is public
-    tested = (
-        corpus if corpus.test is None else replace(corpus, train=corpus.test, test=None)
-    )
-    corpus = relabel_strictly(tested, classes)
-    public = _open_auxiliary(config.aux, corpus.train, strict=config.data.strict)
-    return ServerData(
-        public.train.unlabelled(), corpus.train, classes, (*corpus.notes, *public.notes)
-    )
+    # test data are public: nobody's
+    source = _cached_corpus(replace(config.data, person=""))
+    if source.test is not None:
+        source = replace(source, train=source.test, test=None)
+    test = relabel_strictly(source, classes)
+    public = _open_auxiliary(config.aux, test.train, strict=config.data.strict)
+    notes = (*test.notes, *public.notes)
+    return ServerData(public.train.unlabelled(), test.train, classes, notes)
 
 
 def open_auxiliary(config: Config) -> Records:
@@ -165,9 +164,7 @@ def open_private(config: Config, client: str) -> tuple[Records, tuple[str, ...]]
         data = open_data(config)
         return data.client(data.index_of[client]), data.classes
     classes = class_names(config, client)
-    return _cached_private(
-        replace(config.data, path=config.data.path.replace("{client}", client)), classes
-    ), classes
+    return _cached_private(_data_of(config, client), classes), classes
 
 
 def class_names(config: Config, client: str = "") -> tuple[str, ...]:
@@ -176,9 +173,13 @@ def class_names(config: Config, client: str = "") -> tuple[str, ...]:
     """
     if config.data.partition != "own":
         return open_data(config).classes
-    return declared_classes(
-        replace(config.data, path=config.data.path.replace("{client}", client))
-    )
+    return declared_classes(_data_of(config, client))
+
+
+def _data_of(config: Config, client: str) -> DataConfig:
+    """The settings of a client's own source; `{client}` in its path is the name."""
+    path = config.data.path.replace("{client}", client)
+    return replace(config.data, path=path)
 
 
 def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
@@ -194,22 +195,20 @@ def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
             "which one record may decide on others. A site's own records can be read "
             f"with {able}, or with a function of your own, module:function."
         )
-    lenient = {"declared": classes} if accepts(data.source, "declared") else {}
-    return relabel(_open_corpus(data, **lenient), classes).train
+    options = {"declared": classes} if accepts(data.source, "declared") else {}
+    corpus = _open_corpus(data, **options)
+    return relabel(corpus, classes).train
 
 
 _cached_private = lru_cache(maxsize=64)(read_private)
 
 
 def _open_corpus(data: DataConfig, **options: Any) -> Corpus:
-    person = {"person": data.person} if data.person else {}
-    given = {
-        **dict(data.options),
-        **_strictly(data.source, data.strict),
-        **person,
-        **options,
-    }
-    return open_source(data.source, data.path or None, **given)
+    arguments = {**dict(data.options), **_strictly(data.source, data.strict)}
+    if data.person:
+        arguments["person"] = data.person
+    arguments.update(options)
+    return open_source(data.source, data.path or None, **arguments)
 
 
 def _strictly(source: str, strict: bool) -> dict[str, bool]:
@@ -225,27 +224,25 @@ def _open_auxiliary(
     held_out: Records | None = None,
     strict: bool = False,
 ) -> Corpus:
-    options = {
-        **dict(aux.options),
-        **(_strictly(aux.source, strict) if aux.source else {}),
-    }
-    if aux.source and accepts(aux.source, "folders"):
-        options["folders"] = "classes"  # of any kind: nobody reads the labels
-    corpus = (
-        Corpus(held_out)
-        if held_out is not None
-        else open_source(aux.source, aux.path or None, **options)
-    )
+    """The records held out of the private source, or those of a source of their own;
+    they must be of the kind and shape of `like`.
+    """
+    if held_out is not None:
+        corpus = Corpus(held_out)
+    else:
+        options = {**dict(aux.options), **_strictly(aux.source, strict)}
+        if accepts(aux.source, "folders"):
+            options["folders"] = "classes"  # of any kind: nobody reads the labels
+        corpus = open_source(aux.source, aux.path or None, **options)
     public = corpus.train
     if aux.limit:
-        public = public.take(
-            np.sort(
-                numpy_stream(0, "aux", "limit").permutation(len(public))[: aux.limit]
-            )
-        )
-    if like is not None and like.x.shape[1:] == public.x.shape[1:]:
+        order = numpy_stream(0, "aux", "limit").permutation(len(public))
+        public = public.take(np.sort(order[: aux.limit]))
+    if like is None:
+        return Corpus(public, notes=corpus.notes)
+    if like.x.shape[1:] == public.x.shape[1:]:
         _refuse_other_dtype(like, public)
-    if like is not None and public.shape != like.shape:
+    if public.shape != like.shape:
         raise ValueError(
             f"auxiliary rows have shape {public.shape}, private rows {like.shape}; "
             "use the source's `size` option, or another auxiliary source"
@@ -270,29 +267,71 @@ def _dtype(records: Records) -> str:
 
 
 def _few_records(
-    parts: Sequence[Indices], test: Records, clients: Sequence[str]
+    shares: Sequence[Indices], test: Records, clients: Sequence[str]
 ) -> list[str]:
-    """Warn of parts that are too small to learn or to measure anything."""
-    sizes = {name: len(part) for name, part in zip(clients, parts, strict=True)}
-    few = [f"{name} has {size}" for name, size in sizes.items() if size < FEW]
-    found = [
-        *few[:3],
-        *(
-            [f"{len(few) - 3} more clients have fewer than {FEW}"]
-            if len(few) > 3
-            else []
-        ),
+    """Warn of shares that are too small to learn or to measure anything."""
+    small_clients = [
+        f"{name} has {len(share)}"
+        for name, share in zip(clients, shares, strict=True)
+        if len(share) < FEW
     ]
+    warnings = small_clients[:3]
+    more = len(small_clients) - len(warnings)
+    if more:
+        warnings.append(f"{more} more clients have fewer than {FEW}")
     if len(test) < FEW:
-        found.append(f"there are {len(test)} to test on")
-    return (
-        [f"very few records: {', '.join(found)}; accuracies will be chance"]
-        if found
-        else []
-    )
+        warnings.append(f"there are {len(test)} to test on")
+    if not warnings:
+        return []
+    return [f"very few records: {', '.join(warnings)}; accuracies will be chance"]
 
 
 _cached_auxiliary = lru_cache(maxsize=4)(_open_auxiliary)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Disjoint positions in the training records of a source, each in the order in
+    which they were drawn.
+    """
+
+    private: Indices
+    validation: Indices
+    auxiliary: Indices  # none where auxiliary data have a source of their own
+    test: Indices  # none where the source has test records of its own
+
+    @classmethod
+    def draw(
+        cls,
+        count: int,
+        has_test: bool,
+        data: DataConfig,
+        aux: AuxConfig,
+        seed: int,
+        rng: np.random.Generator,
+    ) -> Self:
+        """Draw the parts of `count` records: first test, then auxiliary, then
+        validation records.
+
+        Runs with the same `test_seed` have the same test records.
+        """
+        order = rng.permutation(count)
+        test_order = order
+        if data.test_seed not in (-1, seed):
+            test_order = numpy_stream(data.test_seed, "split").permutation(count)
+        tested = 0 if has_test else round(data.test_fraction * count)
+        test = test_order[:tested]
+        training = order[~np.isin(order, test)]
+        public = 0 if aux.source else round(aux.fraction * len(training))
+        auxiliary, labelled = np.split(training, [public])
+        validated = round(data.validation_fraction * len(labelled))
+        validation, private = np.split(labelled, [validated])
+        return cls(private, validation, auxiliary, test)
+
+    @property
+    def training(self) -> Indices:
+        """All but the test records."""
+        return np.concatenate([self.auxiliary, self.validation, self.private])
 
 
 @lru_cache(maxsize=4)
@@ -305,75 +344,100 @@ def _split(
     Nothing depends on the test records where there are validation records.
     """
     refuse_same_source(data, aux)
-    by_folder = data.partition == "folders"
-    if by_folder and not accepts(data.source, "sites"):
+    source = _open_simulated(data, sites)
+    rng = numpy_stream(seed, "split")
+    has_test = source.test is not None
+    parts = Parts.draw(len(source.train), has_test, data, aux, seed, rng)
+    corpus = _with_classes(source, parts, data)
+    notes = list(corpus.notes)
+
+    if aux.source:
+        public = _open_auxiliary(aux, corpus.train, strict=data.strict)
+        notes += public.notes
+        notice = refuse_overlap(corpus.train, public.train)
+        if notice:
+            notes.append(notice)
+    else:
+        held_out = corpus.train.take(np.sort(parts.auxiliary))
+        public = _open_auxiliary(aux, corpus.train, held_out)
+        notes += public.notes
+
+    test = _evaluated_on(corpus, parts, data)
+    training = corpus.train.take(parts.training)
+    _check_labels("training", training, corpus.classes)
+    test_part = "validation" if data.validation_fraction else "test"
+    _check_labels(test_part, test, corpus.classes)
+
+    private = corpus.train.take(parts.private)
+    clients = sites or tuple(map(_simulated_name, range(data.clients)))
+    if data.partition in ("given", "folders"):
+        shares = _given_shares(corpus, parts.private, clients)
+    else:
+        shares = partition(
+            private.labels, data.partition, data.clients, data.alpha, data.shards, rng
+        )
+    notes += _few_records(shares, test, clients)
+    return FederatedData(
+        private,
+        tuple(shares),
+        test,
+        public.train.unlabelled(),
+        corpus.classes,
+        clients,
+        tuple(notes),
+    )
+
+
+def _open_simulated(data: DataConfig, sites: tuple[str, ...]) -> Corpus:
+    """The one source that all simulated clients share."""
+    if data.partition != "folders":
+        return _cached_corpus(data)
+    if not accepts(data.source, "sites"):
         raise ConfigError(
             "data.partition = 'folders' is for data.source = 'images', not "
             f"{data.source!r}."
         )
-    corpus = _cached_corpus(data, **({"sites": sites} if by_folder else {}))
-    test, validated = corpus.test, data.validation_fraction > 0
+    return _cached_corpus(data, sites=sites)
+
+
+def _with_classes(corpus: Corpus, parts: Parts, data: DataConfig) -> Corpus:
+    """The corpus with its classes by name, declared or those of the training records.
+
+    With validation records, test records are left out: nothing may depend on them.
+    """
+    validated = data.validation_fraction > 0
     if validated:
         corpus = replace(corpus, test=None)
-    rng = numpy_stream(seed, "split")
-    order, drawn = rng.permutation(len(corpus.train)), None
-    if test is None:
-        drawn, order = _hold_out_test(order, data, seed)
     if data.classes:
-        corpus = relabel_strictly(corpus, data.classes)
-    else:
-        corpus = named_by_numbers(corpus, order if validated else slice(None))
-    test = corpus.test or test if drawn is None else corpus.train.take(np.sort(drawn))
-    assert test is not None
-    training = corpus.train.take(order)
-    held_out: Records | None = None
-    if not aux.source:
-        held, order = np.split(order, [round(aux.fraction * len(order))])
-        held_out = corpus.train.take(np.sort(held))
-    public = _open_auxiliary(aux, corpus.train, held_out, data.strict)
-    equal = refuse_overlap(corpus.train, public.train) if held_out is None else ""
-    if validated:
-        held, order = np.split(order, [round(data.validation_fraction * len(order))])
-        test = corpus.train.take(np.sort(held))
-    classes = corpus.classes
-    for name, part in (
-        ("training", training),
-        ("validation" if validated else "test", test),
-    ):
-        if len(part) == 0 or not 0 <= int(part.labels.min()) <= int(
-            part.labels.max()
-        ) < len(classes):
-            labels = (
-                f"labels 0..{len(classes) - 1}, one for each class"
-                if classes
-                else "labels that count from 0"
-            )
-            raise ValueError(f"the {name} part needs records with {labels}")
-    private = corpus.train.take(order)
-    if data.partition in ("given", "folders"):
-        parts = _given_parts(
-            corpus, order, sites or tuple(map(_simulated_name, range(data.clients)))
-        )
-    else:
-        parts = partition(
-            private.labels, data.partition, data.clients, data.alpha, data.shards, rng
-        )
-    clients = sites or tuple(map(_simulated_name, range(data.clients)))
-    notes = (
-        *corpus.notes,
-        *public.notes,
-        *([equal] if equal else []),
-        *_few_records(parts, test, clients),
-    )
-    return FederatedData(
-        private, tuple(parts), test, public.train.unlabelled(), classes, clients, notes
-    )
+        return relabel_strictly(corpus, data.classes)
+    return named_by_numbers(corpus, parts.training if validated else slice(None))
 
 
-def _given_parts(
-    corpus: Corpus, order: Indices, clients: tuple[str, ...]
+def _evaluated_on(corpus: Corpus, parts: Parts, data: DataConfig) -> Records:
+    """The validation records, if there are any; else the test records."""
+    if data.validation_fraction > 0:
+        return corpus.train.take(np.sort(parts.validation))
+    if corpus.test is not None:
+        return corpus.test
+    return corpus.train.take(np.sort(parts.test))
+
+
+def _check_labels(name: str, records: Records, classes: Sequence[str]) -> None:
+    if len(records) > 0:
+        least = int(records.labels.min())
+        most = int(records.labels.max())
+        if least >= 0 and most < len(classes):
+            return
+    labels = "labels that count from 0"
+    if classes:
+        labels = f"labels 0..{len(classes) - 1}, one for each class"
+    raise ValueError(f"the {name} part needs records with {labels}")
+
+
+def _given_shares(
+    corpus: Corpus, positions: Indices, clients: tuple[str, ...]
 ) -> list[Indices]:
-    """Positions in `order` of each client's records, as the source has distributed
+    """The places in `positions` of each client's records, as the source has distributed
     them.
     """
     if corpus.site is None:
@@ -381,33 +445,19 @@ def _given_parts(
             "data.partition = 'given' is for a source that says which client a record "
             "belongs to."
         )
-    parts = [
-        np.flatnonzero(corpus.site[order] == client) for client in range(len(clients))
+    site_of = corpus.site[positions]
+    shares = [np.flatnonzero(site_of == index) for index in range(len(clients))]
+    empty = [
+        name for name, share in zip(clients, shares, strict=True) if not len(share)
     ]
-    empty = [client for client, part in enumerate(parts) if not len(part)]
-    if empty or int(corpus.site.max()) >= len(clients):
+    sites = int(corpus.site.max()) + 1
+    if empty or sites > len(clients):
+        nothing_left = f"; {empty[0]} has none left to train on" if empty else ""
         raise ConfigError(
             f"data.clients = {len(clients)}, but the source distributes its records to "
-            f"{int(corpus.site.max()) + 1}"
-            + (f"; {clients[empty[0]]} has none left to train on" if empty else "")
-            + "."
+            f"{sites}{nothing_left}."
         )
-    return parts
-
-
-def _hold_out_test(
-    order: Indices, data: DataConfig, seed: int
-) -> tuple[Indices, Indices]:
-    """(test records, the others in their order). Runs with the same `test_seed` have
-    the same test records.
-    """
-    drawn = (
-        order
-        if data.test_seed in (-1, seed)
-        else numpy_stream(data.test_seed, "split").permutation(len(order))
-    )
-    held = drawn[: round(data.test_fraction * len(order))]
-    return held, order[~np.isin(order, held)]
+    return shares
 
 
 class OverlapError(FedauxError, ValueError):
@@ -429,23 +479,27 @@ class Shared:
         return self.count <= self.compared * max(TOLERATED, 3 * self.repeats)
 
 
-def shared_records(one: Records, other: Records) -> Shared:
+def shared_records(first: Records, second: Records) -> Shared:
     """Count the records that two sets share, byte for byte. Blank records, of a single
     value, are left out.
     """
-    if (
-        one.shape != other.shape
-        or is_text(one.x) != is_text(other.x)
-        or one.x.dtype != other.x.dtype
-    ):
-        return Shared(0, min(len(one), len(other)), 0.0)
-    first, second = _digests(one), _digests(other)
-    small, large = (
-        (first, set(second)) if len(first) <= len(second) else (second, set(first))
+    comparable = (
+        first.shape == second.shape
+        and is_text(first.x) == is_text(second.x)
+        and first.x.dtype == second.x.dtype
     )
-    distinct = len(set(first)) + len(set(second))
-    repeats = 1 - distinct / max(1, len(first) + len(second))
-    return Shared(sum(digest in large for digest in small), len(small), repeats)
+    if not comparable:
+        return Shared(0, min(len(first), len(second)), 0.0)
+    few, many = sorted([_digests(first), _digests(second)], key=len)
+    distinct = set(many)
+    count = sum(digest in distinct for digest in few)
+    unique = len(set(few)) + len(distinct)
+    repeats = 1 - unique / max(1, len(few) + len(many))
+    return Shared(count, len(few), repeats)
+
+
+# digests of whole arrays, by `id`, each with its array as long as that lives
+_known_digests: dict[int, tuple[Callable[[], object], list[bytes]]] = {}
 
 
 def _digests(records: Records) -> list[bytes]:
@@ -454,41 +508,43 @@ def _digests(records: Records) -> list[bytes]:
     """
     if records.rows is not None:
         return _hashed(records)
-    reference, digests = _known.get(id(records.x), (lambda: None, []))
-    if reference() is not records.x:
+    array, digests = _known_digests.get(id(records.x), (lambda: None, []))
+    if array() is not records.x:
         digests = _hashed(records)
-        _known[id(records.x)] = weakref.ref(records.x), digests
+        _known_digests[id(records.x)] = weakref.ref(records.x), digests
     return digests
-
-
-_known: dict[int, tuple[Callable[[], object], list[bytes]]] = {}
 
 
 def _hashed(records: Records) -> list[bytes]:
     if len(records) > SAMPLE:
         drawn = numpy_stream(0, "overlap").choice(len(records), SAMPLE, replace=False)
         records = records.take(np.sort(drawn))
-    kept = (
-        row.encode("utf-8", "surrogatepass")
-        if isinstance(row, str)
-        else np.ascontiguousarray(row).tobytes()
-        for rows in records.blocks(4096)
-        for row in records.gather(rows)
-        if (row.strip() if isinstance(row, str) else row.min() != row.max())
-    )
-    return [hashlib.blake2b(row, digest_size=12).digest() for row in kept]
+    digests = []
+    for rows in records.blocks(4096):
+        for row in records.gather(rows):
+            content = _content(row)
+            if content:
+                digests.append(hashlib.blake2b(content, digest_size=12).digest())
+    return digests
+
+
+def _content(row: Any) -> bytes:
+    """The bytes of a record, none if it is blank."""
+    if isinstance(row, str):
+        return row.encode("utf-8", "surrogatepass") if row.strip() else b""
+    blank = row.min() == row.max()
+    return b"" if blank else np.ascontiguousarray(row).tobytes()
 
 
 def refuse_same_source(data: DataConfig, aux: AuxConfig) -> None:
     """Raise an error if private and public data come from the same files, before any of
     them is read.
     """
-    if not (aux.source and aux.path) or (aux.source, aux.options) != (
-        data.source,
-        data.options,
-    ):
+    same_kind = aux.source == data.source and aux.options == data.options
+    if not (aux.source and aux.path and same_kind):
         return
-    if Path(aux.path).expanduser().resolve() == Path(data.path).expanduser().resolve():
+    public = Path(aux.path).expanduser().resolve()
+    if public == Path(data.path).expanduser().resolve():
         raise OverlapError(
             f"aux.path and data.path are the same, {aux.path}: the public data would "
             "be the private records themselves. Name a folder of other, public records "
@@ -499,16 +555,19 @@ def refuse_same_source(data: DataConfig, aux: AuxConfig) -> None:
 
 def refuse_overlap(private: Records, public: Records) -> str:
     """Raise an error if public data contain private records; return a notice of equal
-    records that may be chance.
+    records that may be chance, or "".
     """
-    found = shared_records(private, public)
-    if not found.by_chance:
+    shared = shared_records(private, public)
+    if not shared.by_chance:
         raise OverlapError(
-            f"of {found.compared} records compared, {found.count} are both in the "
+            f"of {shared.compared} records compared, {shared.count} are both in the "
             "private data and in the auxiliary data, which is shown and sent as "
             "public. Take them out of one of the two: aux.path must hold other, public "
             "records."
         )
-    if not found.count:
+    if not shared.count:
         return ""
-    return f"{found.count} of {found.compared} records compared are both private and auxiliary; are they public?"
+    return (
+        f"{shared.count} of {shared.compared} records compared are both private and "
+        "auxiliary; are they public?"
+    )

@@ -268,7 +268,7 @@ def classes_by_record(patch: pytest.MonkeyPatch) -> None:
 
     def names_in_records(config: Config, client: str) -> tuple[str, ...]:
         corpus = federated._open_corpus(config.data)
-        return corpus.classes or federated._numbers(corpus.train)
+        return federated.named_by_numbers(corpus).classes
 
     patch.setattr(handlers, "class_names", names_in_records)
 
