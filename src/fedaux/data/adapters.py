@@ -106,7 +106,8 @@ def from_torch(
         return Corpus(Records(own.x, own.y), classes=tuple(declared))
 
     def records(one: Any) -> Records:
-        rows, labels = [], []
+        rows = []
+        labels = []
         for index in range(len(one)):
             item = one[index]
             pair = item if isinstance(item, (tuple, list)) else (item,)
@@ -396,11 +397,13 @@ def read_one_by_one(
     """
     make, blank, dtype = _KINDS[spec.kind]
     x: NDArray[Any] = np.full((count, *spec.shape), blank, dtype)
-    y, persons = np.full(count, UNDECLARED, np.int64), []
+    y = np.full(count, UNDECLARED, np.int64)
+    persons = []
     for place, (value, label, person) in enumerate(items):
         made = attempt(make, value, spec.shape)
         if made is not None:
-            x[place], y[place] = made, classes.label(_plain(label))
+            x[place] = made
+            y[place] = classes.label(_plain(label))
         persons.append(name_or_nobody(_plain(person)))
     return Records(x, y, person=factorize(persons))
 
@@ -434,7 +437,8 @@ def _numbers(value: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
 
 
 def _image(value: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    size, mode = shape[0], MODES[shape[2]]
+    size = shape[0]
+    mode = MODES[shape[2]]
     if isinstance(value, Mapping):  # encoded, as Hugging Face keeps it
         file = (
             Path(value["path"])

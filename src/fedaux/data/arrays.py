@@ -386,7 +386,8 @@ def decoded(array: NDArray[Any]) -> list[str]:
         "S": "utf-8",
         "U": "utf-32-be" if array.dtype.str[0] == ">" else "utf-32-le",
     }[array.dtype.kind]
-    width, data = array.dtype.itemsize, array.tobytes()
+    width = array.dtype.itemsize
+    data = array.tobytes()
     rows = (data[place * width : (place + 1) * width] for place in range(len(array)))
     return [row.decode(encoding, "replace").rstrip("\0") for row in rows]
 

@@ -71,14 +71,13 @@ def choose_for_images(
             photos, and is chosen for images in colour of at least 32 pixels.
     """
     split, test = find_splits(require_file(private, "your own images"))
-    root, sites = private / split, list[str]()
+    root = private / split
+    sites = list[str]()
     groups = subfolders(root)
     if folders == "sites":
         sites = [folder.name for folder in groups]
-        clients, groups = (
-            len(sites),
-            [folder for site in groups for folder in subfolders(site)],
-        )
+        clients = len(sites)
+        groups = [folder for site in groups for folder in subfolders(site)]
     counts = Counter[str]()
     for folder in groups:
         counts[folder.name] += len(list_images(folder))
@@ -152,7 +151,8 @@ def _published(encoder: str) -> list[Choice]:
 
 def _pretrained(size: int, mode: str, public: int) -> list[Choice]:
     """Choose a network, and its pre-training on so many public images."""
-    small, epochs = size <= SMALL_SIZE, min(100, max(10, round(VIEWS / (2 * public))))
+    small = size <= SMALL_SIZE
+    epochs = min(100, max(10, round(VIEWS / (2 * public))))
     return [
         Choice(
             "prototypes",
@@ -192,7 +192,8 @@ def _clients(root: Path, sites: list[str], clients: int, share: float) -> list[C
 def _look(files: list[Path]) -> tuple[Counter[tuple[int, int]], str]:
     """(how many images of each size, mode), of evenly spread images."""
     some = files[:: max(1, len(files) // SAMPLE)]
-    sizes, grey = Counter[tuple[int, int]](), True
+    sizes = Counter[tuple[int, int]]()
+    grey = True
     for file in some:
         try:
             with Image.open(file) as image:
@@ -220,7 +221,8 @@ def _format(
             f"{sizes.total()} images looked at are all {width}×{height} and {colour}",
         )
     size = min(largest, min(map(min, sizes)))
-    least, most = min(sizes), max(sizes)
+    least = min(sizes)
+    most = max(sizes)
     span = f"{least[0]}×{least[1]}" + (
         f" to {most[0]}×{most[1]}" if len(sizes) > 1 else ""
     )

@@ -141,7 +141,8 @@ def _images_of_sites(
         site: [folder.name for folder in subfolders(root / site)] for site in sites
     }
     names = sorted({name for each in inner.values() for name in each})
-    train, site_of = dict[Path, int | None](), dict[Path, int]()
+    train = dict[Path, int | None]()
+    site_of = dict[Path, int]()
     for position, site in enumerate(sites):
         if not inner[site]:
             raise ValueError(
@@ -150,7 +151,8 @@ def _images_of_sites(
             )
         for name in inner[site]:
             for file in list_images(root / site / name):
-                train[file], site_of[file] = names.index(name), position
+                train[file] = names.index(name)
+                site_of[file] = position
     tested: dict[Path, int | None] = {}
     for folder in subfolders(test) if test is not None else []:
         for group in [folder] if folder.name in names else subfolders(folder):

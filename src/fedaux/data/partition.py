@@ -123,7 +123,8 @@ def sinkhorn(
     Near-infeasible supports (small α) converge slowly; after `steps` `round_to_margins`
     corrects the rest.
     """
-    log_rows, log_columns = np.log(rows)[:, None], np.log(columns)
+    log_rows = np.log(rows)[:, None]
+    log_columns = np.log(columns)
     table = log_draw
     for _ in range(steps):
         table = table + (log_columns - np.logaddexp.reduce(table, axis=0))
@@ -153,10 +154,8 @@ def round_to_margins(
     """
     table = table * np.minimum(1, rows / np.maximum(table.sum(1), TINY))[:, None]
     table = table * np.minimum(1, columns / np.maximum(table.sum(0), TINY))
-    row_deficit, column_deficit = (
-        np.maximum(rows - table.sum(1), 0),
-        np.maximum(columns - table.sum(0), 0),
-    )
+    row_deficit = np.maximum(rows - table.sum(1), 0)
+    column_deficit = np.maximum(columns - table.sum(0), 0)
     table = table + np.outer(row_deficit, column_deficit) / max(row_deficit.sum(), TINY)
     # paths lead from column to column: fewer of them are found faster
     if len(rows) < len(columns):
@@ -186,25 +185,28 @@ class _Moves:
     """
 
     def __init__(self, up: NDArray[np.bool_], gain: NDArray[np.int64]) -> None:
-        self._up, self._gain, c = up, gain, up.shape[1]
-        self._cost, self._row = np.full((c, c), FAR), np.zeros((c, c), dtype=np.int64)
+        self._up = up
+        self._gain = gain
+        c = up.shape[1]
+        self._cost = np.full((c, c), FAR)
+        self._row = np.zeros((c, c), dtype=np.int64)
         self._price(np.arange(c))
 
     def move_record(self, surplus: NDArray[np.int64]) -> None:
         """Along the shortest path from a column with surplus to one with deficit
         (Bellman-Ford).
         """
-        distance, before = np.where(surplus > 0, 0, FAR), np.full(len(surplus), -1)
+        distance = np.where(surplus > 0, 0, FAR)
+        before = np.full(len(surplus), -1)
         nearer = np.flatnonzero(surplus > 0)
         while len(nearer):
             reach = distance[nearer, None] + self._cost[nearer]
             closer = reach.min(0) < np.minimum(distance, FAR // 2)
-            distance[closer], before[closer] = (
-                reach.min(0)[closer],
-                nearer[reach.argmin(0)[closer]],
-            )
+            distance[closer] = reach.min(0)[closer]
+            before[closer] = nearer[reach.argmin(0)[closer]]
             nearer = np.flatnonzero(closer)
-        end, touched = int(np.where(surplus < 0, distance, FAR).argmin()), list[int]()
+        end = int(np.where(surplus < 0, distance, FAR).argmin())
+        touched = list[int]()
         if before[end] < 0:
             raise RuntimeError(
                 "no path leads to a column with deficit: the table was not finite"
@@ -215,7 +217,8 @@ class _Moves:
             start = before[end]
             row = self._row[start, end]
             held |= self._up[row]
-            self._up[row, start], self._up[row, end] = False, True
+            self._up[row, start] = False
+            self._up[row, end] = True
             touched.append(row)
             end = start
         self._price(np.flatnonzero(held | self._up[touched].any(0)))
@@ -228,10 +231,8 @@ class _Moves:
             if len(holders):
                 free = np.where(self._up[holders], -FAR, self._gain[holders])
                 loss = self._gain[holders, column, None] - free
-                self._cost[column], self._row[column] = (
-                    loss.min(0),
-                    holders[loss.argmin(0)],
-                )
+                self._cost[column] = loss.min(0)
+                self._row[column] = holders[loss.argmin(0)]
 
 
 def class_counts(

@@ -118,7 +118,8 @@ def tidy(corpus: Corpus) -> Corpus:
     notes = list(corpus.notes)
 
     def tidied(records: Records) -> Records:
-        x, y = records.x, records.y
+        x = records.x
+        y = records.y
         if channels_first(x):
             shape = ", ".join(map(str, x.shape[1:]))
             notes.append(

@@ -253,7 +253,9 @@ def _columns(
     table: _Table, rows: Iterable[Row], file: Path
 ) -> tuple[list[str], list[str], list[str]]:
     """(texts, labels, persons)"""
-    texts, labels, persons = [], [], []
+    texts = []
+    labels = []
+    persons = []
     for count, row in enumerate(rows):
         if not table.declared:
             table.require_values(file, count, row)

@@ -24,7 +24,8 @@ from fedaux.core.io import cache_folder, write_atomically
 
 M = TypeVar("M", bound=nn.Module)
 CPU = torch.device("cpu")
-TRIAL_ROWS, TRIAL_STEPS = 64, 3
+TRIAL_ROWS = 64
+TRIAL_STEPS = 3
 
 
 class DeviceError(FedauxError, ValueError):

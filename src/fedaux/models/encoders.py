@@ -55,7 +55,9 @@ class TextExtractor(nn.Module):
         super().__init__()
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler = None  # type: ignore[assignment]  # unused: features are means over tokens
-        self.encoder, self.tokenizer, self.length = encoder, tokenizer, length
+        self.encoder = encoder
+        self.tokenizer = tokenizer
+        self.length = length
         self.published_weights = published_weights
         self.width = int(encoder.config.hidden_size)  # type: ignore[union-attr, arg-type]
 
@@ -170,7 +172,8 @@ def encoder(
     """
     _only_text("encoder", shape)
     require_positive(length=length)
-    path, transformers = _folder(folder), _library("transformers", "text")
+    path = _folder(folder)
+    transformers = _library("transformers", "text")
     tokenizer = transformers.AutoTokenizer.from_pretrained(path, **_LOCAL)
     config = transformers.AutoConfig.from_pretrained(path, **_LOCAL)
     return TextExtractor(
@@ -237,12 +240,10 @@ class VisionExtractor(nn.Module):
     ) -> None:
         super().__init__()
         self.publication = dict(publication or {})
-        self.published_weights, self.backbone, self.config, self._published = (
-            name,
-            backbone,
-            config,
-            published,
-        )
+        self.published_weights = name
+        self.backbone = backbone
+        self.config = config
+        self._published = published
         self.class_token = any(
             key.endswith("cls_token") for key, _ in backbone.named_parameters()
         )
@@ -455,10 +456,8 @@ def _processor(
         else sizes.get("height") or sizes.get("shortest_edge")
     )
     fixed = getattr(backbone.config, "image_size", None)
-    mean, std = (
-        found.get("image_mean", IMAGENET[0]),
-        found.get("image_std", IMAGENET[1]),
-    )
+    mean = found.get("image_mean", IMAGENET[0])
+    std = found.get("image_std", IMAGENET[1])
     return InputConfig(size or int(own or fixed or 224), tuple(mean), tuple(std))
 
 

@@ -24,9 +24,13 @@ from fedaux.models.registry import Prototype, folded, is_linear_head
 
 Rows = NDArray[np.float32]
 # rows in one forward pass
-MIN_BLOCK, MAX_BLOCK, DEFAULT_BLOCK, HEAD_BLOCK = 16, 4096, 512, 8192
+MIN_BLOCK = 16
+MAX_BLOCK = 4096
+DEFAULT_BLOCK = 512
+HEAD_BLOCK = 8192
 # of a block: limits found by measuring five networks
-INPUT_BYTES, ACTIVATION_BYTES = 3 * 2**19, 10 * 2**20
+INPUT_BYTES = 3 * 2**19
+ACTIVATION_BYTES = 10 * 2**20
 # bytes for one row
 _activations: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
 
@@ -38,7 +42,8 @@ def predict_batches(
     an extractor.
     """
     module.eval()
-    plain, network = is_linear_head(module), folded(module)
+    plain = is_linear_head(module)
+    network = folded(module)
     for rows in records.blocks(block or block_rows(module, records)):
         with torch.inference_mode():
             outputs = forward(network, records.batch(rows, view=plain)).cpu().numpy()
@@ -121,7 +126,8 @@ def stack_blocks(
 
 
 # records of a timed step, and how often it is made; the fastest counts
-MAX_ROWS, REPEATS = 64, 3
+MAX_ROWS = 64
+REPEATS = 3
 MAX_BYTES = 2**26  # of the activations of a timed step
 
 

@@ -207,7 +207,8 @@ def resnet8(shape: tuple[int, ...], width: int = 64, norm: str = "batch") -> Ext
 MOBILENET_STAGES = (
     (1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)
 )  # fmt: skip
-MOBILENET_STEM, MOBILENET_LAST = 32, 1280
+MOBILENET_STEM = 32
+MOBILENET_LAST = 1280
 
 
 class InvertedResidual(nn.Module):
@@ -283,7 +284,9 @@ def mobilenetv2(
     )
 
 
-SHUFFLENET_GROUPS, SHUFFLENET_STEM, SHUFFLENET_REPEATS = 2, 24, (4, 8, 4)
+SHUFFLENET_GROUPS = 2
+SHUFFLENET_STEM = 24
+SHUFFLENET_REPEATS = (4, 8, 4)
 
 
 class Unit(nn.Module):
@@ -296,7 +299,8 @@ class Unit(nn.Module):
         self.pool = nn.AvgPool2d(3, stride=2, padding=1) if stride == 2 else None
         # the pooled input supplies the other channels
         branch = outputs - inputs if stride == 2 else outputs
-        middle, groups = branch // 4, SHUFFLENET_GROUPS
+        middle = branch // 4
+        groups = SHUFFLENET_GROUPS
         # section 3.2: the input of the first unit has too few channels to be split into
         # groups
         self.residual = nn.Sequential(

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from fedaux.core.errors import unknown_name
 
 OPTIMIZERS = ("adam", "sgd")
-BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam, as PyTorch has them
+# of Adam, as PyTorch has them
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
 # of batches, with their sizes; on the device, so that no step waits for it
 Losses = list[tuple[Tensor, int]]
 Term = Callable[[Tensor], Tensor]  # of all parameters as one vector, (P,) → (P,)
@@ -37,16 +39,17 @@ class Optimizer:
         return Descent(self, parameters)
 
 
+# Why there is an optimiser of ours: Flower starts a new process for each order, and at
+# its first step `torch.optim` imports PyTorch's compiler, which takes a second. On a
+# processor it also takes each tensor by itself, which for a small network costs more
+# than the arithmetic. Whatever trains or distils in a round takes this one. Pre-training
+# has neither problem: it takes PyTorch's own (`models/pretraining/trainer.py`).
 class Descent:
-    """`torch.optim.Adam` and `SGD` to the bit, all tensors at a time.
-
-    Their classes import PyTorch's compiler at the first step, a second in every new
-    client process, and on a processor they take each tensor by itself, which for a
-    small network costs more than the arithmetic.
-    """
+    """`torch.optim.Adam` and `SGD` to the bit, all tensors at a time."""
 
     def __init__(self, settings: Optimizer, parameters: Sequence[nn.Parameter]) -> None:
-        self.settings, self.parameters = settings, parameters
+        self.settings = settings
+        self.parameters = parameters
         # mean of gradients; with SGD the momentum
         self._first: dict[Tensor, Tensor] = {}
         self._second: dict[Tensor, Tensor] = {}  # mean of their squares
@@ -59,10 +62,8 @@ class Descent:
     @torch.no_grad()
     def step(self) -> None:
         """Parameters without a gradient stay as they are."""
-        s, theta = (
-            self.settings,
-            list[Tensor](p for p in self.parameters if p.grad is not None),
-        )
+        s = self.settings
+        theta = list[Tensor](p for p in self.parameters if p.grad is not None)
         if not theta:
             return
         gradient = [p.grad for p in theta if p.grad is not None]
@@ -79,10 +80,8 @@ class Descent:
         torch._foreach_add_(theta, gradient, alpha=-s.lr)
 
     def _adam(self, theta: list[Tensor], gradient: list[Tensor]) -> None:
-        mean, square = (
-            self._moments(self._first, theta),
-            self._moments(self._second, theta),
-        )
+        mean = self._moments(self._first, theta)
+        square = self._moments(self._second, theta)
         self._steps.update({p: self._steps.get(p, 0) + 1 for p in theta})
         steps = [self._steps[p] for p in theta]
         torch._foreach_lerp_(mean, gradient, 1 - BETAS[0])
@@ -111,7 +110,9 @@ class StackedDescent:
     """
 
     def __init__(self, optimizer: Optimizer, theta: Tensor) -> None:
-        self.optimizer, self.theta, self.steps = optimizer, theta, 0
+        self.optimizer = optimizer
+        self.theta = theta
+        self.steps = 0
         self.mean = torch.zeros_like(theta)  # of gradients; with SGD the momentum
         self.square = torch.zeros_like(theta) if optimizer.name == "adam" else theta
 
@@ -119,7 +120,8 @@ class StackedDescent:
         """Update the first `len(gradient)` rows, overwriting `gradient`. The other rows
         have finished.
         """
-        lr, rho = self.optimizer.lr, self.optimizer.momentum
+        lr = self.optimizer.lr
+        rho = self.optimizer.momentum
         theta, mean, square = (
             stack[: len(gradient)] for stack in (self.theta, self.mean, self.square)
         )

@@ -32,7 +32,9 @@ from fedaux.models.registry import register
 # long
 SIZE = 128
 LEAST_SIZE = 32  # the networks shrink an image by 32
-STEM, LAST = 32, 1280  # channels
+# channels
+STEM = 32
+LAST = 1280
 Stage = tuple[int, int, int, int, int]  # expansion, kernel, channels, repeats, stride
 EFFICIENTNET_LITE0: tuple[Stage, ...] = (
     (1, 3, 16, 1, 1), (6, 3, 24, 2, 2), (6, 5, 40, 2, 2), (6, 3, 80, 3, 2), (6, 5, 112, 3, 1), (6, 5, 192, 4, 2),
@@ -238,7 +240,8 @@ def _extractor(
             f"{name} halves an image five times: set size to {LEAST_SIZE} or more, not "
             f"{config.size}"
         )
-    publication, names = PUBLICATIONS[name], list(backbone.state_dict())
+    publication = PUBLICATIONS[name]
+    names = list(backbone.state_dict())
 
     def published() -> dict[str, Any]:
         # a classifier may follow

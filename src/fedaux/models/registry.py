@@ -112,12 +112,10 @@ class HeadFeatures(nn.Module):
 
     def __init__(self, inputs: int, random: int = 0) -> None:
         super().__init__()
-        self.inputs, self.random, self.width, self.raw = (
-            inputs,
-            random,
-            random or inputs,
-            True,
-        )
+        self.inputs = inputs
+        self.random = random
+        self.width = random or inputs
+        self.raw = True
         self.register_buffer("mean", torch.zeros(inputs), persistent=False)
         self.register_buffer("deviation", torch.ones(inputs), persistent=False)
         with seeded_torch(RANDOM_SEED):
@@ -191,7 +189,8 @@ class HeadFeatures(nn.Module):
             )
         if self.raw:
             return weight, bias
-        weight, mean = weight.double(), self.mean.double()
+        weight = weight.double()
+        mean = self.mean.double()
         return (weight * self.deviation).to(self.mean.dtype), (bias + weight @ mean).to(
             self.mean.dtype
         )

@@ -25,7 +25,8 @@ _LUMA = (0.299, 0.587, 0.114)
 MASKED = 0.15  # fraction of tokens to predict; this and the next are BERT's
 # fractions of those left unchanged, or replaced by a random token; the rest becomes
 # [MASK]
-KEPT, RANDOM = 0.1, 0.1
+KEPT = 0.1
+RANDOM = 0.1
 
 
 def random_views(
@@ -51,10 +52,8 @@ def random_resized_crop(
     size = len(images)
     area = _uniform(size, crop, 1.0, generator)
     aspect = _uniform(size, math.log(3 / 4), math.log(4 / 3), generator).exp()
-    width, height = (
-        (area * aspect).sqrt().clamp(max=1.0),
-        (area / aspect).sqrt().clamp(max=1.0),
-    )
+    width = (area * aspect).sqrt().clamp(max=1.0)
+    height = (area / aspect).sqrt().clamp(max=1.0)
     left, top = (
         _uniform(size, -1.0, 1.0, generator) * (1 - side) for side in (width, height)
     )
@@ -118,7 +117,8 @@ def _rotation(angle: Tensor) -> Tensor:
     """
     axis = 1 / math.sqrt(3)
     cross = axis * torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
-    cosine, sine = angle.cos()[:, None, None], angle.sin()[:, None, None]
+    cosine = angle.cos()[:, None, None]
+    sine = angle.sin()[:, None, None]
     return cosine * torch.eye(3) + sine * cross + (1 - cosine) / 3
 
 
@@ -272,9 +272,11 @@ class MaskedLanguageModel(SelfSupervisedTask):
                 f"the auxiliary data are text, which {type(extractor).__name__} cannot "
                 "be pre-trained on; choose the prototype 'bert' or 'encoder'"
             )
-        self.text, tokenizer = extractor, extractor.tokenizer
+        self.text = extractor
+        tokenizer = extractor.tokenizer
         self.special = torch.tensor(sorted(tokenizer.all_special_ids))
-        self.mask_id, self.vocabulary = int(tokenizer.mask_token_id), len(tokenizer)
+        self.mask_id = int(tokenizer.mask_token_id)
+        self.vocabulary = len(tokenizer)
         with seeded_torch(derive_seed(seed, "guess")):
             self.lm_head = MaskedLMHead(extractor.encoder.get_input_embeddings())  # type: ignore[operator]
         super().__init__(extractor, self.lm_head, aux, config, seed)
@@ -285,7 +287,8 @@ class MaskedLanguageModel(SelfSupervisedTask):
         """
         ids, mask = self.text.tokenize(self.aux.gather(rows))
         masked, selected = self._mask(ids, generator)
-        count, total = max(1, int(selected.sum())), 0.0
+        count = max(1, int(selected.sum()))
+        total = 0.0
         size = self.config.micro_batch_size or len(ids)
         for index, start in enumerate(range(0, len(ids), size)):
             part = slice(start, start + size)

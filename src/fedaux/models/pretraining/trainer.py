@@ -47,7 +47,8 @@ def feature_quality(first: Tensor, second: Tensor) -> FeatureQuality:
     """Compute the quality from the features of two views of the same images, (B, H)
     each.
     """
-    u, v = F.normalize(first, dim=1), F.normalize(second, dim=1)
+    u = F.normalize(first, dim=1)
+    v = F.normalize(second, dim=1)
     alignment = (u - v).square().sum(dim=1).mean()
     uniformity = torch.pdist(u).square().mul(-2).exp().mean().log()
     singular_values = torch.linalg.svdvals(first - first.mean(dim=0))
@@ -83,8 +84,11 @@ class SelfSupervisedTask(ABC):
         config: PretrainConfig,
         seed: int,
     ) -> None:
-        self.aux, self.config, self.seed = aux, config, seed
-        self.extractor, self.compute = extractor, compute_of(extractor)
+        self.aux = aux
+        self.config = config
+        self.seed = seed
+        self.extractor = extractor
+        self.compute = compute_of(extractor)
         self.model = place(nn.Sequential(extractor, head), self.compute)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.optimizer = torch.optim.Adam(
@@ -109,7 +113,9 @@ class SelfSupervisedTask(ABC):
 
     def run_epoch(self, on_step: Callable[[], None] = lambda: None) -> EpochMetrics:
         """Train for one pass over D_aux."""
-        epoch, start, total = len(self.curve), time.perf_counter(), 0.0
+        epoch = len(self.curve)
+        start = time.perf_counter()
+        total = 0.0
         generator = torch_stream(self.seed, epoch)
         self.model.train()
         for step, rows in enumerate(
