@@ -58,7 +58,7 @@ PresetNames = Annotated[
     typer.Option(
         "--preset",
         metavar="NAME",
-        help="Settings of a paper: paper; feddf-paper for FedDF's own.",
+        help="Settings of the FedAUX paper: paper.",
     ),
 ]
 

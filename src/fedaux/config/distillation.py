@@ -29,9 +29,6 @@ class DistillConfig(Settings):
     steps: Natural = 0  # of the optimiser per round; 0: those of the epochs
     # students normalise by batches of public examples, as in the code of FedDF
     train_mode: bool = False
-    # steps without a lower loss on a held-out tenth of the public examples; 0: no early
-    # stop
-    patience: Natural = 0
 
 
 @dataclass(frozen=True)

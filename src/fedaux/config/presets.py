@@ -1,6 +1,4 @@
-"""Ready-made configurations and settings: the demo, and how papers and their code train
-(`--preset`).
-"""
+"""Ready-made configurations and settings: the demo, and how the paper trains (`--preset`)."""
 
 from __future__ import annotations
 
@@ -42,7 +40,6 @@ class Preset:
 
     source: str
     settings: Mapping[str, Any]
-    methods: tuple[str, ...] = ()  # that it is for; empty: all
 
 
 PRESETS = {
@@ -62,25 +59,5 @@ PRESETS = {
             "distill.lr": 5e-5,
             "distill.batch_size": 128,
         },
-    ),
-    "feddf-paper": Preset(
-        (
-            "FedDF with those of its own code, early stopping on public examples "
-            "instead of labels"
-        ),
-        {
-            "local.epochs": 40,
-            "local.optimizer": "sgd",
-            "local.lr": 0.1,
-            "local.momentum": 0.0,
-            "local.weight_decay": 0.0,
-            "local.batch_size": 64,
-            "distill.steps": 10_000,
-            "distill.patience": 1_000,
-            "distill.lr": 1e-3,
-            "distill.batch_size": 128,
-            "distill.train_mode": True,
-        },
-        ("feddf", "feddf+p"),
     ),
 }

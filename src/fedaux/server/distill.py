@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -18,10 +16,10 @@ from fedaux.config.schema import Config
 from fedaux.core.arrays import Arrays
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.rng import torch_stream
-from fedaux.data.partition import batch_starts, batches, shuffled
+from fedaux.data.partition import batch_starts, batches
 from fedaux.data.records import Records
 from fedaux.methods.contribution import Ensemble
-from fedaux.models import flatten_state, load_state
+from fedaux.models import flatten_state
 from fedaux.models.compute import forward
 from fedaux.models.optimizer import Losses, Optimizer, mean_loss
 from fedaux.server.networks import Networks
@@ -51,97 +49,35 @@ def distill(
 
     The student stays in eval mode, unless told otherwise: normalisation keeps the
     averaged statistics of the private data instead of drifting to those of the
-    auxiliary data, and a row's prediction never depends on its batch. With `patience`,
-    the best student on the held-out public examples is kept; private and test labels
-    are not used.
+    auxiliary data, and a row's prediction never depends on its batch.
     """
     student.train(settings.train_mode)
     descent = Optimizer(lr=settings.lr).make(list(student.parameters()))
-    rows = np.arange(len(records))
-    held_out = np.empty(0, np.int64)
-    if settings.patience:
-        held_out, rows = np.split(
-            shuffled(len(records), generator), [len(records) // 10]
-        )
-    steps = settings.steps or settings.epochs * len(
-        batch_starts(len(rows), settings.batch_size)
-    )
+    batches_per_epoch = len(batch_starts(len(records), settings.batch_size))
+    steps = settings.steps or settings.epochs * batches_per_epoch
     losses = Losses()
-    best = Best(settings.patience)
-
-    def loss_on(batch: NDArray[np.int64]) -> Tensor:
-        logits = forward(student, records.batch(batch))
-        soft_labels = torch.from_numpy(ensemble.soft_labels(batch))
-        return distillation_loss(logits, soft_labels.to(logits.device))
-
-    all_batches = _steps(rows, settings.batch_size, steps, generator)
-    for step, batch in enumerate(all_batches, 1):
-        loss = loss_on(batch)
+    for rows in _steps(len(records), settings.batch_size, steps, generator):
+        logits = forward(student, records.batch(rows))
+        soft_labels = torch.from_numpy(ensemble.soft_labels(rows))
+        loss = distillation_loss(logits, soft_labels.to(logits.device))
         descent.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         descent.step()
-        losses.append((loss.detach(), len(batch)))
-        if len(held_out) and best.stops(
-            step, student, lambda: _evaluated(student, loss_on, held_out, settings)
-        ):
-            break
+        losses.append((loss.detach(), len(rows)))
     descent.zero_grad()
-    best.load(student)
-    batches_per_epoch = len(batch_starts(len(rows), settings.batch_size))
     return mean_loss(losses[-batches_per_epoch:])
 
 
-@dataclass
-class Best:
-    """Early stopping: keeps the weights with the lowest loss so far, measured ten times
-    within the patience.
-    """
-
-    patience: int
-    step: int = 0
-    loss: float = math.inf
-    weights: Arrays = field(default_factory=dict)
-
-    def stops(self, step: int, student: nn.Module, loss: Callable[[], float]) -> bool:
-        if step % max(1, self.patience // 10):
-            return False
-        current = loss()
-        if current < self.loss:
-            self.step = step
-            self.loss = current
-            self.weights = flatten_state(student)
-        return step - self.step >= self.patience
-
-    def load(self, student: nn.Module) -> None:
-        if self.weights:
-            load_state(student, self.weights)
-
-
 def _steps(
-    rows: NDArray[np.int64], batch_size: int, steps: int, generator: torch.Generator
+    count: int, batch_size: int, steps: int, generator: torch.Generator
 ) -> Iterator[NDArray[np.int64]]:
     """Yield batches, epoch after epoch, for this number of steps."""
-    epochs = (
-        rows[batch]
+    endless = (
+        rows
         for _ in itertools.count()
-        for batch in batches(len(rows), batch_size, generator)
+        for rows in batches(count, batch_size, generator)
     )
-    return itertools.islice(epochs, steps)
-
-
-def _evaluated(
-    student: nn.Module,
-    loss_on: Callable[[NDArray[np.int64]], Tensor],
-    rows: NDArray[np.int64],
-    settings: DistillConfig,
-) -> float:
-    """Mean loss on these examples, in eval mode."""
-    student.eval()
-    with torch.no_grad():
-        pieces = np.array_split(rows, max(1, len(rows) // settings.batch_size))
-        total = sum(float(loss_on(batch)) * len(batch) for batch in pieces)
-    student.train(settings.train_mode)
-    return total / len(rows)
+    return itertools.islice(endless, steps)
 
 
 def distill_students(

@@ -103,8 +103,7 @@ class MethodSettings:
 
     @classmethod
     def preset(cls, *names: str) -> MethodSettings:
-        """Combine presets by name. A preset for some methods only takes precedence for
-        those methods.
+        """Combine presets by name; the last one has the last word.
 
         Args:
             names: Names of presets.
@@ -113,18 +112,14 @@ class MethodSettings:
             The settings of all methods.
         """
         common: dict[str, Any] = {}
-        methods: dict[str, dict[str, Any]] = {}
         sources = []
         for name in names:
             if name not in PRESETS:
                 raise ConfigError(str(unknown_name("preset", name, PRESETS)))
             preset = PRESETS[name]
             sources.append(preset.source)
-            if not preset.methods:
-                common |= preset.settings
-            for method in preset.methods:
-                methods.setdefault(method, {}).update(preset.settings)
-        return cls("; ".join(sources), methods, common)
+            common |= preset.settings
+        return cls("; ".join(sources), {}, common)
 
     def of(self, method: str) -> dict[str, Any]:
         """Return the settings of a method, by dotted key."""

@@ -16,7 +16,6 @@ CHECKS = [
     ("distill.lr=inf", "distill.lr must be above 0"),
     ("teachers.weights=certain", "choose from odds, certainty"),
     ("distill.steps=-1", "distill.steps must be at least 0"),
-    ("distill.patience=-1", "distill.patience must be at least 0"),
     ("teachers.run_on=nobody", "choose from server, clients"),
     ("teachers.examples=-1", "teachers.examples must be at least 0, not -1"),
 ]

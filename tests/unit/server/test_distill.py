@@ -1,6 +1,5 @@
 """T3: a student learns its ensemble."""
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from fedaux.methods.contribution import Ensemble
 from fedaux.models import Prototype, build, flatten_state
 from fedaux.models.inference import predict
 from fedaux.server.distill import (
-    Best,
     distill,
     distillation_loss,
 )
@@ -101,32 +99,6 @@ def test_in_train_mode_statistics_move_to_the_public_data() -> None:
         for mode in (False, True)
     )
     assert not np.allclose(kept, moved)
-
-
-def test_patience_keeps_the_best_student_and_stops() -> None:
-    model = build(
-        PrototypeSpec.of("mlp", hidden=2, features=2, norm="none"), (4,), 3, 0
-    )
-    # one of every second step
-    losses = itertools.chain([3.0, 2.0], itertools.repeat(2.05))
-    best, kept, made = Best(patience=20), [], 0
-    for step in range(1, 100):
-        with torch.no_grad():
-            next(model.parameters()).fill_(step)
-        if step == 4:
-            kept.append(flatten_state(model)["parameters"].copy())
-        made = step
-        if best.stops(step, model, lambda: next(losses)):
-            break
-    assert made == 4 + 20  # the second look, at step 4, was the best
-    best.load(model)
-    assert np.array_equal(flatten_state(model)["parameters"], kept[0])
-
-
-def test_early_stopping_ends_a_distillation_that_has_nothing_more_to_learn() -> None:
-    student, loss = distilled(steps=5000, patience=40, lr=0.05)
-    assert loss < 0.01
-    assert np.isfinite(flatten_state(student)["parameters"]).all()
 
 
 SPEC = PrototypeSpec.of("mlp", hidden=8, features=6)
