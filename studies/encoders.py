@@ -70,7 +70,6 @@ DESIGN = replace(
     },
     arms=PRIVATE
     | {
-        "FedPFT": Arm("fedpft+p", heads.ALL, {"method_options.components": (1, 5, 10)}),
         **{name: heads.ARMS[name] for name in KEPT},
         "FedAUX, ε = 1, class moments, private-head start": Arm(
             "fedaux",

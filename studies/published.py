@@ -12,8 +12,6 @@ DPPL (Wahdany et al. 2025) chooses prototypes from.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
-from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +29,6 @@ from fedaux.methods.analytic_heads import (
     Ridge,
     nearest_mean_head,
 )
-from fedaux.methods.fedpft import FedPFT, Mixtures
-from fedaux.methods.gaussian_head import GaussianHead
 from fedaux.models import build, flatten_state
 from fedaux.models.registry import standardisation
 from fedaux.privacy.mechanism import analytic_multiplier
@@ -44,8 +40,6 @@ SPEC = PrototypeSpec("efficientnet-lite0")
 PRIVATE = 18_000
 PUBLIC_STEP = 4
 TESTED = 4_000
-CLIENTS = 20
-ALPHA = 0.01
 CLASSES = 10
 DRAWS = 5
 # to which similarities are clipped
@@ -68,37 +62,15 @@ def heads(
     x: Rows, y: NDArray[np.int64], x_test: Rows, y_test: NDArray[np.int64]
 ) -> str:
     one_hot = np.eye(CLASSES)[y]
-    each = np.stack([x[y == label].T @ x[y == label] for label in range(CLASSES)])
-    sums = FeatureMoments(one_hot.T @ x, one_hot.sum(axis=0), each.sum(axis=0), each)
-    rng = numpy_stream(0, "split")
-    shares = rng.dirichlet([ALPHA] * CLIENTS, size=CLASSES)
-    client = np.array([rng.choice(CLIENTS, p=shares[label]) for label in y])
-    parts = [
-        np.flatnonzero(client == number)
-        for number in range(CLIENTS)
-        if (client == number).any()
-    ]
+    sums = FeatureMoments(one_hot.T @ x, one_hot.sum(axis=0), x.T @ x)
 
-    def mixtures(components: int) -> Mixtures:
-        return reduce(
-            add, [Mixtures.of(x[part], y[part], CLASSES, components) for part in parts]
-        )
-
-    def computed(method: AnalyticHead, sent: FeatureMoments | Mixtures = sums) -> Head:
-        return method.head(sent, lambda: np.eye(x.shape[1]))
+    def computed(method: AnalyticHead) -> Head:
+        return method.head(sums, lambda: np.eye(x.shape[1]))
 
     found: dict[str, Callable[[], Head]] = {
         "discriminant": lambda: computed(Discriminant()),
         "ridge": lambda: computed(Ridge()),
         "nearest class mean": lambda: nearest_mean_head(sums),
-        **{
-            f"gaussian-head, {n} samples": lambda n=n: computed(GaussianHead(n))
-            for n in (1000, 4000)
-        },
-        **{
-            f"fedpft, {k} components": lambda k=k: computed(FedPFT(k), mixtures(k))
-            for k in (1, 5, 10)
-        },
     }
     rows = []
     for name, make in found.items():

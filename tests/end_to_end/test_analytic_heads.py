@@ -98,8 +98,6 @@ def test_clients_join_as_they_are_chosen_and_the_rest_changes_nothing(
         ({"method": "ridge+p", "random_features": 200}, 0.7),
         ({"method": "ridge+p", "head_only": False}, 0.6),
         ({"method": "discriminant+p"}, 0.6),
-        ({"method": "gaussian-head+p"}, 0.6),
-        ({"method": "fedpft+p", "method_options": (("components", 2),)}, 0.5),
         ({"method": "class-means+p"}, 0.4),
         (
             {
@@ -172,8 +170,6 @@ def test_the_statement_says_what_is_protected(cache: Path, tmp_path: Path) -> No
         ({"method": "discriminant+p"}, False),
         ({"method": "fedavg+p", "head_init": "ridge"}, False),
         ({"method": "class-means+p"}, True),  # which sends less
-        ({"method": "gaussian-head+p"}, False),
-        ({"method": "fedpft+p"}, True),  # which sends something else
         ({"method": "fedaux"}, True),
         ({"method": "private-head"}, True),
     ],

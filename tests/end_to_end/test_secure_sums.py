@@ -406,8 +406,6 @@ def test_a_site_with_an_old_copy_of_its_vault_takes_no_part(tmp_path: Path) -> N
 def test_what_cannot_be_summed_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match=r"teachers\.run_on = 'clients'"):
         secure(replace(CONFIG, method="feddf"))
-    with pytest.raises(ValueError, match="no secure sum of them"):
-        secure(replace(CONFIG, method="fedpft"))
     with pytest.raises(ValueError, match="threshold above 2/3"):
         secure(CONFIG, threshold=0.5)
     trained = replace(CONFIG.privacy, epsilon_total=2.0, private_training=True)

@@ -150,7 +150,7 @@ class SecureSites:
             column = np.eye(server.width)[0]
             orders.append(server.prepare(server.map(column=column)))
         for kind, word in SUMS.items():
-            if word in sends and kind != "mixtures":
+            if word in sends:
                 orders.append(server.sums(kind))
         if MODELS in sends:
             orders.append(training_order(server))

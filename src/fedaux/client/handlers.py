@@ -24,7 +24,7 @@ from fedaux.client.loading import load_features, load_mapped, load_records, load
 from fedaux.client.releases import Releases
 from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
-from fedaux.client.sums import statistics
+from fedaux.client.sums import sum_features
 from fedaux.client.teaching import prepare_teaching
 from fedaux.client.training import (
     ClientTask,
@@ -57,7 +57,7 @@ from fedaux.messages import (
     TrainOrder,
     Update,
 )
-from fedaux.methods.analytic_heads import analytic_hooks
+from fedaux.methods.analytic_heads import FeatureSums
 from fedaux.methods.summed_update import summed_update, to_vector
 from fedaux.privacy.secure_sum import SumSettings
 from fedaux.privacy.units import public_size
@@ -205,9 +205,10 @@ def summed_features(order: SumsOrder, site: Site) -> tuple[Arrays, int]:
     states.
     """
     features, records = load_mapped(order, site)
-    hooks = analytic_hooks(site.config)
-    summed = statistics(hooks, features, labelled(records), order.classes, order.sends)
-    return summed.to_arrays(), public_size(records, site.config.privacy)
+    moments = sum_features(features, labelled(records), order.classes, order.sends)
+    return FeatureSums.of(moments).to_arrays(), public_size(
+        records, site.config.privacy
+    )
 
 
 def vector_or_zeros(

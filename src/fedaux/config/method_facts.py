@@ -25,8 +25,6 @@ WHEN = {
     "feddyn": "as SCAFFOLD, with half of its traffic",
     "ridge": "one exchange, and sums of features may be seen",
     "discriminant": "as ridge, with few records of some classes",
-    "gaussian-head": "a rival to compare with: discriminant is better and sends less",
-    "fedpft": "as ridge, with few bytes and few clients",
     "class-means": "as ridge, with the fewest bytes",
 }
 """When to take a method, by its name without +p."""
@@ -80,8 +78,6 @@ def _leaves(name: str, method: Method) -> str:
         "models": "model",
         "class-sums": "sums of features",
         "moments": "sums and second moments of features",
-        "moments-per-class": "sums and second moments of features of each class",
-        "mixtures": "Gaussian mixtures of features",
         "releases": "noisy sums",
     }[method.sends]
     extra = ["noisy sums"] if method.scores else []

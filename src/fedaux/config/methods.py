@@ -30,8 +30,7 @@ class Method:
             logits (Fed-ET), which needs no release.
         sends: What clients send: the models they train; or, once per client, what a
             head is computed from: sums of features per class, optionally with second
-            moments, of all records or of each class, or Gaussian mixtures of each
-            class, all unprotected; or their noisy releases.
+            moments, both unprotected; or their noisy releases.
         hooks: Whatever the other fields cannot express: a subclass of `fedaux.Hooks`,
             or `module:Class`. Its fields are the method's options, which
             `[method_options]` sets.
@@ -44,9 +43,7 @@ class Method:
     proximal: bool = False
     teachers: Literal["none", "clients", "bayesian"] = "none"
     weights: Literal["uniform", "certainty", "variance"] = "uniform"
-    sends: Literal[
-        "models", "class-sums", "moments", "moments-per-class", "mixtures", "releases"
-    ] = "models"
+    sends: Literal["models", "class-sums", "moments", "releases"] = "models"
     hooks: str | type = ""
     defaults: tuple[tuple[str, Any], ...] = ()
 
@@ -105,22 +102,17 @@ class Method:
         return from_table(cls, options, "method_options.")
 
 
-# each includes those before it
-_NESTED = ("class-sums", "moments", "moments-per-class")
-SUMS = (*_NESTED, "mixtures")  # all unprotected
+# each includes those before it; none is protected
+SUMS = ("class-sums", "moments")
 
 
 def allowed_sums(agreed: str) -> tuple[str, ...]:
     """Return what a client may be asked for that has agreed to send one of `SUMS`: what
     that includes.
     """
-    return (
-        _NESTED[: _NESTED.index(agreed) + 1]
-        if agreed in _NESTED
-        else (agreed,)
-        if agreed in SUMS
-        else ()
-    )
+    if agreed not in SUMS:
+        return ()
+    return SUMS[: SUMS.index(agreed) + 1]
 
 
 _ROOM = "fedaux.methods"
@@ -144,12 +136,6 @@ _ANALYTIC = {
     "discriminant": Method(
         "Discriminant", sends="moments", hooks=f"{_ROOM}.analytic_heads:Discriminant"
     ),
-    "gaussian-head": Method(
-        "Gaussian head",
-        sends="moments-per-class",
-        hooks=f"{_ROOM}.gaussian_head:GaussianHead",
-    ),
-    "fedpft": Method("FedPFT", sends="mixtures", hooks=f"{_ROOM}.fedpft:FedPFT"),
     "class-means": Method(
         "Class means", sends="class-sums", hooks=f"{_ROOM}.analytic_heads:ClassMeans"
     ),
@@ -201,8 +187,7 @@ METHODS: dict[str, Method] = {
     **_pretrained(_MORE),
 }
 """All methods by the name that `method` takes: private-head; those of the paper; fedaux-scaffold; and fedet, fedavgm,
-fedadam, fedyogi, fednova, scaffold, feddyn, ridge, discriminant, gaussian-head, fedpft, class-means, each also with
-+p."""
+fedadam, fedyogi, fednova, scaffold, feddyn, ridge, discriminant, class-means, each also with +p."""
 
 
 def method_name(name: str) -> str:

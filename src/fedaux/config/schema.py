@@ -252,14 +252,6 @@ class Config(Settings):
             "shows one site. Choose a method without such state, or set "
             "federation.secure = false.",
         )
-        head = self.analytic_head
-        require(
-            head is None or head.sends != "mixtures",
-            (
-                "mixtures of clients cannot be added up, so there is no secure sum of "
-                "them: take gaussian-head for fedpft."
-            ),
-        )
 
     @property
     def analytic_head(self) -> Method | None:

@@ -20,8 +20,6 @@ NOISY_MODELS = "noisy models"
 SUMS = {  # by what an order for sums asks for
     "class-sums": "sums",
     "moments": "second moments",
-    "moments-per-class": "second moments of each class",
-    "mixtures": "mixtures",
 }
 MEANINGS = {
     NOISY_SUMS: "releases under ε: certainty scores, or what a private head is made of",
@@ -29,8 +27,6 @@ MEANINGS = {
     MODELS: "trained models, their losses and training times, without noise",
     "sums": "sums of features of each class, without noise",
     "second moments": "sums of features and of their products, without noise",
-    "second moments of each class": "the same for each class, without noise",
-    "mixtures": "Gaussian mixtures of the features of each class, without noise",
 }
 
 

@@ -196,9 +196,6 @@ def _check_ensemble(ensemble: Arrays) -> None:
 
 
 def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
-    if order.sends == "mixtures":
-        _check_mixtures(order, reply, max_records)
-        return
     _check_counts(reply, max_records)
     for steps in reply.arrays.values():
         if max(int(steps.max()), -int(steps.min())) >= 2**58:
@@ -231,9 +228,8 @@ def _check_counts(reply: Sums, max_records: int) -> None:
 
 def _check_absent_classes(sums: FeatureMoments) -> None:
     is_absent = sums.counts == 0
-    for values in (sums.class_sums, sums.class_moments):
-        if values is not None and (values[is_absent] != 0).any():
-            raise InvalidReplyError("it has sums of classes without records")
+    if (sums.class_sums[is_absent] != 0).any():
+        raise InvalidReplyError("it has sums of classes without records")
 
 
 def _sums_of_squares(sums: FeatureMoments) -> NDArray[np.float64]:
@@ -244,39 +240,13 @@ def _sums_of_squares(sums: FeatureMoments) -> NDArray[np.float64]:
     least: NDArray[np.float64] = np.square(sums.class_sums) / records
     if sums.moments is None:
         return least
-    if sums.class_moments is None:
-        least = least.sum(axis=0)
-        squares = np.diagonal(sums.moments)
-    else:
-        squares = np.diagonal(sums.class_moments, axis1=1, axis2=2)
+    least = least.sum(axis=0)
+    squares = np.diagonal(sums.moments)
     if (least > squares * (1 + RELATIVE_TOLERANCE) + RELATIVE_TOLERANCE).any():
         raise InvalidReplyError(
             "no rows of features have the sums and the second moments that it sends"
         )
     return squares
-
-
-def _check_mixtures(order: SumsOrder, reply: Sums, max_records: int) -> None:
-    """Gaussians of one class each, with counts of at most its records, and moments that
-    features can have.
-    """
-    counts = reply.arrays["counts"].astype(np.float64)
-    means = reply.arrays["means"].astype(np.float64)
-    variances = reply.arrays["variances"].astype(np.float64)
-    classes_of_each = (counts > 0).sum(axis=1)
-    most = max_records * (1 + 1e-4)
-    if (classes_of_each != 1).any() or not counts.sum() <= most:
-        raise InvalidReplyError(
-            "its counts are not those of one class for each Gaussian, of "
-            f"{max_records} at most"
-        )
-    squares = np.square(means) + variances
-    norm = float(squares.sum(axis=1).max())
-    limit = NORM_FACTOR * order.width
-    if order.standardisation and norm > limit:
-        raise InvalidReplyError(
-            f"its features have a squared norm of {norm:.3g}; {limit:.3g} is the limit"
-        )
 
 
 def _norm(array: NDArray[Any]) -> float:

@@ -210,11 +210,8 @@ class SumsOrder:
     client: str = asked(NAME, Part.SITE)
     prototype: str = asked(SPEC, Part.RUN)
     classes: int = asked(CLASSES, Part.RUN)
-    # "moments": with second moments; "moments-per-class": with those of each class
-    sends: str = asked(
-        Text(choices=("class-sums", "moments", "moments-per-class", "mixtures")),
-        Part.RUN,
-    )
+    # "moments": with second moments
+    sends: str = asked(Text(choices=("class-sums", "moments")), Part.RUN)
     width: int = asked(Number(1, 2**20), Part.RUN)  # number of features that are summed
     h0: str = asked(HASH, Part.RUN)
     # as in `TrainOrder`

@@ -47,7 +47,6 @@ PUBLIC, COVERED, SUMMED, UNPROTECTED = Protection
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
 # of keys with their signatures, of a signature, or of an encrypted share
 MAX_SUM_BYTES = 512
-MOST_COMPONENTS = 50  # Gaussians of a class in a mixture
 MODELS_BESIDE = 3  # models that a method sends beside the trained one, at most
 FINITE = 1e308
 
@@ -83,11 +82,8 @@ def sums_shapes(classes: int, width: int, sends: str) -> dict[str, tuple[int, ..
         "class_sums": (classes, width),
         "counts": (classes,),
     }
-    triangle = width * (width + 1) // 2
-    if sends == "moments":
-        shapes["moments"] = (triangle,)
-    elif sends == "moments-per-class":
-        shapes["class_moments"] = (classes, triangle)
+    if sends == "moments":  # the upper triangle of a symmetric matrix
+        shapes["moments"] = (width * (width + 1) // 2,)
     return shapes
 
 
@@ -106,24 +102,10 @@ def _released(order: PrepareOrder) -> Type:
 
 
 def _sums(order: SumsOrder) -> Type:
-    if order.sends != "mixtures":
-        shapes = sums_shapes(order.classes, order.width, order.sends)
-        return ArrayGroup(
-            {name: ArrayType(LONG, shape) for name, shape in shapes.items()},
-            needed=True,
-        )
-    rows = MOST_COMPONENTS * order.classes
-    per_class = ArrayType(
-        ("float32",), ("G", order.classes), low=0, most=4 * rows * order.classes
-    )
-    per_feature = ArrayType(
-        ("float32",), ("G", order.width), most=4 * rows * order.width
-    )
-    positive = ArrayType(
-        ("float32",), ("G", order.width), low=0, most=4 * rows * order.width
-    )
+    shapes = sums_shapes(order.classes, order.width, order.sends)
     return ArrayGroup(
-        {"counts": per_class, "means": per_feature, "variances": positive}, needed=True
+        {name: ArrayType(LONG, shape) for name, shape in shapes.items()},
+        needed=True,
     )
 
 
@@ -245,8 +227,8 @@ class Release:
 
 @reply
 class Sums:
-    """Sums of a client's features in integer steps (`methods.analytic_heads`), or
-    mixtures; without noise.
+    """Sums of a client's features in integer steps (`methods.analytic_heads`), without
+    noise.
     """
 
     client: str = answered(_client, NAME_OF_CLIENT)

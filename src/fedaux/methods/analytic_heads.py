@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,6 @@ from fedaux.methods.hooks import Hooks, hooks_of
 
 if TYPE_CHECKING:  # PyTorch, which a method's name must not wait for
     from fedaux.config.schema import Config
-    from fedaux.data.records import Records
-    from fedaux.models import HeadFeatures
 
 
 # λ per record, in units of the features' mean variance
@@ -59,30 +57,8 @@ class AnalyticHead(Hooks):
     computes_head = True
 
     @abstractmethod
-    def head(self, sums: Any, covariance: PublicCovariance) -> Head:
-        """Compute the head from the value of what all clients have sent."""
-
-    def summarise(
-        self, features: HeadFeatures, records: Records, classes: int, sends: str
-    ) -> Statistics | None:
-        """Return what a client sends of its labelled records, whose rows are h0's
-        features; None: the sums that `sends` names (`client.sums`).
-        """
-        return None
-
-    def read(self, arrays: Arrays) -> Statistics:
-        """Return what one client or several have sent."""
-        return FeatureSums.from_arrays(arrays)
-
-
-class Statistics(Protocol):
-    """What clients send, once: statistics of several clients are added."""
-
-    def to_arrays(self) -> Arrays: ...
-
-    def __add__(self, other: Any) -> Any: ...
-
-    def value(self) -> Any: ...
+    def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head:
+        """Compute the head from the sums of what all clients have sent."""
 
 
 def analytic_hooks(config: Config) -> AnalyticHead:
@@ -249,8 +225,6 @@ class FeatureMoments:
     class_sums: Matrix  # Σ ψ over the records of each class, (C, D)
     counts: Matrix  # of each class, (C,)
     moments: Matrix | None = None  # Σ ψψᵀ over all records, (D, D)
-    # the same over the records of each class, (C, D, D)
-    class_moments: Matrix | None = None
 
     @property
     def records(self) -> float:
@@ -268,7 +242,7 @@ class FeatureSums:
     `moments` keep the upper triangle.
     """
 
-    # class_sums, counts and, where asked for, moments or class_moments
+    # class_sums, counts and, where asked for, moments
     sums: dict[str, FixedSum]
 
     @classmethod
@@ -277,11 +251,7 @@ class FeatureSums:
         or far too large.
         """
         terms = {"class_sums": moments.class_sums, "counts": moments.counts}
-        if moments.class_moments is not None:
-            terms["class_moments"] = moments.class_moments[
-                :, *np.triu_indices(moments.class_moments.shape[1])
-            ]
-        elif moments.moments is not None:
+        if moments.moments is not None:
             terms["moments"] = moments.moments[np.triu_indices(len(moments.moments))]
         return cls(
             {name: FixedSum.of(values, 1.0, SUM_BITS) for name, values in terms.items()}
@@ -308,24 +278,12 @@ class FeatureSums:
         return type(self)(added)
 
     def value(self) -> FeatureMoments:
-        class_sums, counts = (
-            self.sums["class_sums"].value(),
-            self.sums["counts"].value(),
-        )
-        width = class_sums.shape[1]
-        if "class_moments" in self.sums:
-            each = np.stack(
-                [
-                    _symmetric(triangle, width)
-                    for triangle in self.sums["class_moments"].value()
-                ]
-            )
-            return FeatureMoments(class_sums, counts, each.sum(axis=0), each)
-        moments = (
-            _symmetric(self.sums["moments"].value(), width)
-            if "moments" in self.sums
-            else None
-        )
+        class_sums = self.sums["class_sums"].value()
+        counts = self.sums["counts"].value()
+        if "moments" not in self.sums:
+            return FeatureMoments(class_sums, counts)
+        triangle = self.sums["moments"].value()
+        moments = _symmetric(triangle, class_sums.shape[1])
         return FeatureMoments(class_sums, counts, moments)
 
 

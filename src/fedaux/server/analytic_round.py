@@ -19,7 +19,13 @@ from fedaux.core.failures import Failure
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.core.timing import Costs
 from fedaux.messages import Release
-from fedaux.methods.analytic_heads import Head, Matrix, analytic_hooks, shrunk
+from fedaux.methods.analytic_heads import (
+    FeatureSums,
+    Head,
+    Matrix,
+    analytic_hooks,
+    shrunk,
+)
 from fedaux.models import HeadFeatures, Prototype, flatten_state
 from fedaux.models.inference import Rows, transform_rows
 from fedaux.scoring.class_counts import unknown_classes
@@ -46,7 +52,8 @@ def compute_heads(
     for label, arrays in state.sums.items():
         features = head_features(server, state, label)
         covariance = partial(public_covariance, server, label, features)
-        head = hooks.head(hooks.read(arrays).value(), covariance)
+        sums = FeatureSums.from_arrays(arrays).value()
+        head = hooks.head(sums, covariance)
         weights[label] = with_head(server, label, weights[label], features, head)
     return replace(state, weights=weights)
 

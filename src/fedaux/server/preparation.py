@@ -26,7 +26,7 @@ from fedaux.messages import (
     SumsOrder,
 )
 from fedaux.messages.replies import sums_shapes
-from fedaux.methods.analytic_heads import SUM_BITS, analytic_hooks
+from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums
 from fedaux.methods.summed_update import from_vector
 from fedaux.models import flatten_state, published_weights
 from fedaux.models.pretraining.store import load_or_pretrain
@@ -261,8 +261,9 @@ def collect_sums(
     missing = [client for client in clients if not state.client(client).sums_received]
     if not missing:
         return state, []
-    hooks = analytic_hooks(server.config)
-    sums = {label: hooks.read(arrays) for label, arrays in state.sums.items()}
+    sums = {
+        label: FeatureSums.from_arrays(arrays) for label, arrays in state.sums.items()
+    }
     records: dict[str, int] = {}
     accounts: dict[str, Account] = {}
     failures: list[Failure] = []
@@ -285,7 +286,7 @@ def collect_sums(
             if isinstance(reply, Failure):
                 failures.append(replace(reply, reason=f"no sums: {reply.reason}"))
             continue
-        added = hooks.read(arrays)
+        added = FeatureSums.from_arrays(arrays)
         sums[label] = sums[label] + added if label in sums else added
     totals = {label: total.to_arrays() for label, total in sums.items()}
     state = state.with_sums(totals, records).with_accounts(missing, accounts)

@@ -26,8 +26,6 @@ HOOKED = ["fedavgm", "fedadam", "fedyogi", "fednova", "scaffold", "feddyn"]
 ANALYTIC = {
     "ridge": "moments",
     "discriminant": "moments",
-    "gaussian-head": "moments-per-class",
-    "fedpft": "mixtures",
     "class-means": "class-sums",
 }
 
@@ -59,7 +57,7 @@ def test_what_clients_send(name: str) -> None:
     assert row.sends == sends
     assert row.analytic is (sends != "models")
     assert row.sums is (
-        sends in ("class-sums", "moments", "moments-per-class", "mixtures")
+        sends in ("class-sums", "moments")
     )  # none of which is protected
 
 

@@ -53,7 +53,7 @@ OTHER_CHOICE = {
     "local.momentum": 0.5,
     "local.weight_decay": 0.1,
     "local.schedule": "cosine",
-    "federation.sends": ["mixtures"],
+    "federation.sends": ["sums"],
 }
 
 NEEDS_OTHERS: dict[str, dict[str, Any]] = {

@@ -302,7 +302,6 @@ def test_a_site_names_the_method_that_sends_its_sums() -> None:
         ({"method": "ridge+p"}, ("second moments",)),
         ({"method": "discriminant"}, ("second moments",)),
         ({"method": "class-means"}, ("sums",)),
-        ({"method": "fedpft"}, ("mixtures",)),
         ({"method": "private-head"}, ("noisy sums",)),
         ({"head_init": "ridge"}, ("noisy sums", "second moments", "models")),
         ({"head_init": "private-head"}, ("noisy sums", "models")),

@@ -1,7 +1,6 @@
 """Nothing that a client could send wrongly reaches a model."""
 
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,6 @@ from fedaux.flower.validation import (
     validate_reply,
 )
 from fedaux.messages import Release, Teaching
-from fedaux.messages.replies import MOST_COMPONENTS
 from fedaux.methods.contribution import ENSEMBLE_BITS, Ensemble
 from fedaux.privacy.mechanism import multiplier
 from fedaux.privacy.mechanism import release as make_release
@@ -125,99 +123,6 @@ def test_class_sums_alone_are_held_against_their_counts() -> None:
     validate_reply(sums_order(sends="class-sums"), arrays(1))
     with pytest.raises(InvalidReplyError, match="squared norm"):
         validate_reply(sums_order(sends="class-sums"), arrays(10**4))
-
-
-@pytest.mark.parametrize(
-    ("moments", "reason"),
-    [
-        ([[1, 0, 4], [0, 0, 0]], ""),
-        ([1, 0, 4], r"'class_moments': of shape \(2, 3\); it is int64\(3,\)"),
-        ([[1, 0, 4], [0, 0, 1]], "without records"),
-        ([[0, 0, 4], [0, 0, 0]], "second moments"),
-        ([[1, 0, 10**6], [0, 0, 0]], "squared norm"),
-    ],
-)
-def test_second_moments_of_each_class_are_held_against_its_sums(
-    moments: list[Any], reason: str
-) -> None:
-    reply, order = (
-        sums(class_moments=steps(*moments)),
-        sums_order(sends="moments-per-class"),
-    )
-    del reply.arrays["moments"]
-    with pytest.raises(InvalidReplyError, match=reason) if reason else nullcontext():
-        validate_reply(order, reply)
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({}, ""),
-        ({"counts": [[2, 1], [0, 1]]}, "one class for each"),
-        ({"counts": [[0, 0], [0, 1]]}, "one class for each"),
-        ({"counts": [[2e9, 0], [0, 1]]}, "one class for each"),
-        (
-            {"counts": [[2, 0]]},
-            r"'means': of shape \(G, 2\) with G = 1; it is float32\(2, 2\)",
-        ),
-        ({"counts": [[2, 0, 0], [0, 1, 0]]}, r"'counts': of shape \(G, 2\)"),
-        ({"variances": [[1], [1]]}, r"'variances': of shape \(G, 2\) with G = 2"),
-        ({"means": [[1, np.nan], [0, 1]]}, "'means': finite numbers"),
-        ({"counts": [[np.inf, 0], [0, 1]]}, "'counts': finite numbers"),
-        ({"counts": [[2, -1], [0, 1]]}, "'counts': finite numbers from 0 on"),
-        ({"variances": [[1, -1], [0, 1]]}, "'variances': finite numbers from 0 on"),
-        ({"means": [[1e6, 0], [0, 1]]}, "squared norm"),
-        ({"more": [[1.0]]}, "the arrays counts, means, variances, not"),
-    ],
-)
-def test_mixtures_that_no_features_have_are_refused(
-    changes: dict[str, Any], reason: str
-) -> None:
-    arrays = {
-        "counts": [[2, 0], [0, 1]],
-        "means": [[1, 0], [0, 1]],
-        "variances": [[1, 1], [0, 1]],
-        **changes,
-    }
-    reply = replace(
-        sums(),
-        arrays={name: np.array(values, np.float32) for name, values in arrays.items()},
-    )
-    with pytest.raises(InvalidReplyError, match=reason) if reason else nullcontext():
-        validate_reply(sums_order(sends="mixtures"), reply)
-
-
-@pytest.mark.parametrize("name", ["counts", "means", "variances"])
-def test_mixtures_in_another_precision_are_refused(name: str) -> None:
-    arrays = gaussians(2)
-    reply = replace(sums(), arrays={**arrays, name: arrays[name].astype(np.float64)})
-    with pytest.raises(
-        InvalidReplyError, match=f"'{name}': an array of float32; it is float64"
-    ):
-        validate_reply(sums_order(sends="mixtures"), reply)
-
-
-def test_a_class_has_so_many_gaussians_and_a_mixture_at_least_one() -> None:
-    order = sums_order(sends="mixtures")
-    most = MOST_COMPONENTS * order.classes
-    validate_reply(order, replace(sums(), arrays=gaussians(most)))
-    with pytest.raises(
-        InvalidReplyError,
-        match=rf"'counts': at most .* bytes; it is float32\({most + 1}, 2\)",
-    ):
-        validate_reply(order, replace(sums(), arrays=gaussians(most + 1)))
-    with pytest.raises(InvalidReplyError, match=r"'counts': of shape \(G, 2\)"):
-        validate_reply(order, replace(sums(), arrays=gaussians(0)))
-
-
-def gaussians(count: int) -> dict[str, Any]:
-    """Of one class, with one record each."""
-    ones = np.ones((count, 2), np.float32)
-    return {
-        "counts": ones * np.array([1, 0], np.float32),
-        "means": ones,
-        "variances": ones,
-    }
 
 
 def spoiled(value: float) -> dict[str, Any]:
