@@ -82,47 +82,66 @@ class Config(Settings):
     federation: FederationConfig = field(default_factory=FederationConfig)
 
     def check(self) -> None:
+        """Check what one section alone cannot: each group of settings against the
+        method's row and the other sections.
+        """
         object.__setattr__(self, "method", method_name(self.method))
         method = find_method(self.method)
-        hooks = method.make_hooks(dict(self.method_options))
-        if hooks is not None:
-            require(
-                self.local.optimizer in ("auto", *hooks.optimizers),
-                f"{method.label} is not meant for {self.local.optimizer}: set "
-                f"local.optimizer to {' or '.join(hooks.optimizers)}.",
-            )
-            require(
-                self.federation.precision == "float32" or hooks.half_precision,
-                (
-                    f"{method.label} needs federation.precision = 'float32': half "
-                    "precision drowns what its clients send."
-                ),
-            )
-        if self.data.partition == "folders":
-            require(
-                bool(self.federation.sites),
-                "data.partition = 'folders' needs federation.sites, the names of the "
-                "folders below data.path: one client for each.",
-            )
-            object.__setattr__(
-                self, "data", replace(self.data, clients=len(self.federation.sites))
-            )
-        require(
-            not self.federation.sites
-            or self.data.partition == "own"
-            or len(self.federation.sites) == self.data.clients,
-            f"federation.sites names {len(self.federation.sites)} sites; data.clients "
-            "must be as many, or data.partition = 'own' where each site reads its own "
-            "data.",
-        )
-        require(
-            self.data.partition != "own" or bool(self.federation.sites),
-            "data.partition = 'own' needs federation.sites, the names of the sites.",
-        )
+        self._check_hooks(method)
+        self._check_sites()
         require(
             re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device) is not None,
             f"device must be auto, cpu, cuda, cuda:1 … or mps, not {self.device!r}.",
         )
+        self._check_features()
+        self._check_analytic_head()
+        self._check_secure(method)
+        self._check_privacy()
+        self._check_prototypes()
+
+    def _check_hooks(self, method: Method) -> None:
+        hooks = method.make_hooks(dict(self.method_options))
+        if hooks is None:
+            return
+        require(
+            self.local.optimizer in ("auto", *hooks.optimizers),
+            f"{method.label} is not meant for {self.local.optimizer}: set "
+            f"local.optimizer to {' or '.join(hooks.optimizers)}.",
+        )
+        require(
+            self.federation.precision == "float32" or hooks.half_precision,
+            (
+                f"{method.label} needs federation.precision = 'float32': half "
+                "precision drowns what its clients send."
+            ),
+        )
+
+    def _check_sites(self) -> None:
+        """Check the sites against the partition; folders are as many clients as they
+        are named.
+        """
+        sites = self.federation.sites
+        if self.data.partition == "folders":
+            require(
+                bool(sites),
+                "data.partition = 'folders' needs federation.sites, the names of the "
+                "folders below data.path: one client for each.",
+            )
+            object.__setattr__(self, "data", replace(self.data, clients=len(sites)))
+        require(
+            not sites
+            or self.data.partition == "own"
+            or len(sites) == self.data.clients,
+            f"federation.sites names {len(sites)} sites; data.clients "
+            "must be as many, or data.partition = 'own' where each site reads its own "
+            "data.",
+        )
+        require(
+            self.data.partition != "own" or bool(sites),
+            "data.partition = 'own' needs federation.sites, the names of the sites.",
+        )
+
+    def _check_features(self) -> None:
         require(
             self.head_only or self.random_features == 0,
             "random_features are of heads: set head_only = true.",
@@ -131,20 +150,23 @@ class Config(Settings):
             self.head_only or self.head_features == "standardised",
             "head_features needs head_only = true.",
         )
-        self._check_analytic_head()
-        self._check_secure(method)
+
+    def _check_privacy(self) -> None:
+        privacy = self.privacy
         require(
-            not self.releases or self.privacy.epsilon <= self.privacy.epsilon_budget,
-            f"privacy.epsilon_total = {self.privacy.epsilon_total:g} is less than "
-            f"privacy.epsilon = {self.privacy.epsilon:g}, which the scores alone cost.",
+            not self.releases or privacy.epsilon <= privacy.epsilon_budget,
+            f"privacy.epsilon_total = {privacy.epsilon_total:g} is less than "
+            f"privacy.epsilon = {privacy.epsilon:g}, which the scores alone cost.",
         )
         require(
-            self.privacy.unit == "record" or self.data.person != "",
+            privacy.unit == "record" or self.data.person != "",
             (
                 "privacy.unit = 'person' needs data.person, the person a record "
                 "belongs to."
             ),
         )
+
+    def _check_prototypes(self) -> None:
         require(len(self.prototypes) >= 1, "prototypes must name at least one network.")
         require(
             len(set(self.prototypes)) == len(self.prototypes),

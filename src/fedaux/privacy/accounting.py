@@ -202,16 +202,18 @@ def _epsilon(mechanisms: tuple[Mechanism, ...], delta: float, adjacency: str) ->
         return math.inf
     remaining_delta = continuous_delta(delta, cost)
     full = [m for m in mechanisms if m.sample_rate == 1.0]
+    sampled = [m for m in mechanisms if m.sample_rate < 1.0]
     # Gaussians compose to a Gaussian
     precision = sum(m.steps / m.noise_multiplier**2 for m in full)
-    sampled = [m for m in mechanisms if m.sample_rate < 1.0]
     if sampled:
         epsilon = _compose_pld(sampled, precision, remaining_delta, adjacency)
     else:
-        epsilon = epsilon_of(
-            precision**-0.5 / UNIT_SENSITIVITY[adjacency], remaining_delta
-        )
-    return epsilon + cost if epsilon + cost <= MAX_EPSILON else math.inf
+        multiplier = precision**-0.5 / UNIT_SENSITIVITY[adjacency]
+        epsilon = epsilon_of(multiplier, remaining_delta)
+    total = epsilon + cost
+    if not total <= MAX_EPSILON:
+        return math.inf
+    return total
 
 
 def _compose_pld(
@@ -221,19 +223,17 @@ def _compose_pld(
     import dp_accounting as dpa  # slow to import, and only sampled mechanisms need it
     from dp_accounting.pld import PLDAccountant
 
-    relation = dpa.NeighboringRelation
-    accountant = PLDAccountant(
-        relation.REPLACE_ONE
-        if adjacency == "replace-one"
-        else relation.ADD_OR_REMOVE_ONE
-    )
+    relations = {
+        "replace-one": dpa.NeighboringRelation.REPLACE_ONE,
+        "add-remove": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,
+    }
+    accountant = PLDAccountant(relations[adjacency])
     if precision > 0:
         accountant.compose(dpa.GaussianDpEvent(precision**-0.5))
-    for m in sampled:
-        event = dpa.PoissonSampledDpEvent(
-            m.sample_rate, dpa.GaussianDpEvent(m.noise_multiplier)
-        )
-        accountant.compose(event, m.steps)
+    for mechanism in sampled:
+        noise = dpa.GaussianDpEvent(mechanism.noise_multiplier)
+        event = dpa.PoissonSampledDpEvent(mechanism.sample_rate, noise)
+        accountant.compose(event, mechanism.steps)
     return float(accountant.get_epsilon(delta))
 
 
@@ -245,27 +245,44 @@ def _calibrate(
     mechanism: Mechanism,
     before: tuple[Mechanism, ...],
 ) -> float:
-    """Search log σ for the root of log(cost / ε), which is smooth, so that a few
-    compositions suffice.
+    """Find the smallest noise multiplier σ whose cost is within ε.
+
+    What is bracketed is log σ, around the root of log(cost / ε):
+
+        log(cost / ε)
+            │ ╲                     cost falls with σ, about as 1/σ: on these axes it
+            │   ╲                   is nearly a line of slope −1, on which Brent's
+          0 ┼─────●──────── log σ   method needs a few compositions.
+            │    low high
+            │      ╲
+
+    Each composition takes long, so the bracket is built around a guess, in strides of
+    0.25 of log σ: a guess is hardly ever further off than that (28 %), and in a
+    narrower bracket Brent's method saves less than a second stride costs.
     """
     from scipy.optimize import brentq  # slow to import
 
     def excess(log_noise: float) -> float:
         candidate = replace(mechanism, noise_multiplier=math.exp(log_noise))
         cost = total_epsilon((*before, candidate), delta, adjacency)
-        return math.log(min(max(cost, 1e-300), MAX_EPSILON) / epsilon)
+        # a cost of 0 or ∞ has no logarithm to search on
+        finite_cost = min(max(cost, 1e-300), MAX_EPSILON)
+        return math.log(finite_cost / epsilon)
 
+    # up to a σ that costs too little ...
     high = math.log(_guess(epsilon, delta, adjacency, mechanism, before))
     while excess(high) > 0:
         high += _STRIDE
         if high > math.log(_MAX_NOISE_MULTIPLIER):
             raise _exhausted(epsilon)
+    # ... and down to one that costs too much, or hardly protects
     low = high - _STRIDE
     while excess(low) <= 0 and low > math.log(_MIN_NOISE_MULTIPLIER):
-        low, high = low - _STRIDE, low
-    log_noise = (
-        brentq(excess, low, high, xtol=_TOLERANCE / 4) if excess(low) > 0 else low
-    )
+        high = low
+        low -= _STRIDE
+    log_noise = low
+    if excess(low) > 0:
+        log_noise = brentq(excess, low, high, xtol=_TOLERANCE / 4)
     # the root may be approached from either side, but a plan must not exceed its budget
     while excess(log_noise) > 0:
         log_noise += _TOLERANCE / 2
@@ -281,17 +298,22 @@ def _guess(
 ) -> float:
     """Guess σ: many sampled steps are nearly one Gaussian, by a central limit theorem
     (Bu et al., 2020).
+
+    T steps at the rate p and noise σ cost what one Gaussian of the precision
+    μ² = T p² (e^{1/σ²} − 1) costs, and precisions add up. So the precision that ε
+    allows in all, less that of what came before, gives σ.
     """
     unit = UNIT_SENSITIVITY[adjacency]
-    whole = bracket(lambda scale: epsilon_of(scale, delta) <= epsilon, 0.0, 1e-2)[1]
-    spent = sum(
-        m.steps * m.sample_rate**2 * math.expm1(min(m.noise_multiplier**-2.0, 100.0))
-        for m in before
-    )
-    left = max((whole * unit) ** -2.0 - spent, 1e-4 * (whole * unit) ** -2.0)
-    sigma = 1 / math.sqrt(
-        math.log1p(left / (mechanism.steps * mechanism.sample_rate**2))
-    )
+    smallest = bracket(lambda scale: epsilon_of(scale, delta) <= epsilon, 0.0, 1e-2)[1]
+    allowed = (smallest * unit) ** -2.0
+    spent = 0.0
+    for earlier in before:
+        per_step = math.expm1(min(earlier.noise_multiplier**-2.0, 100.0))
+        spent += earlier.steps * earlier.sample_rate**2 * per_step
+    # the theorem overrates what came before now and then: some is always left
+    left = max(allowed - spent, 1e-4 * allowed)
+    sampled_steps = mechanism.steps * mechanism.sample_rate**2
+    sigma = 1 / math.sqrt(math.log1p(left / sampled_steps))
     return min(max(sigma, _SLOW_NOISE_MULTIPLIER), _MAX_NOISE_MULTIPLIER)
 
 

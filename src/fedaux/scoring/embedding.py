@@ -241,18 +241,19 @@ class ClassEmbeddingScorer(PortableScorer):
         """Shared: the pooled classes and the moments of D⁻. Own: class shares π_i, and
         log |D_i|/|D⁻|.
         """
-        pooled, count = self.pool(public, releases), len(reference.rows)
+        pooled = self.pool(public, releases)
         shared = {
             "means": pooled.means,
             "sigma": pooled.sigma,
             "records": pooled.records,
+            "centre": reference.mean,
+            "covariance": reference.covariance,
         }
-        shared |= {"centre": reference.mean, "covariance": reference.covariance}
-        each = zip(releases, pooled.shares, strict=True)
-        return shared, {
-            r.client: {"shares": shares, "offset": np.log([r.records / count])}
-            for r, shares in each
-        }
+        own = {}
+        for release, shares in zip(releases, pooled.shares, strict=True):
+            offset = np.log([release.records / len(reference.rows)])
+            own[release.client] = {"shares": shares, "offset": offset}
+        return shared, own
 
     def from_arrays(self, shared: Arrays, own: Mapping[str, Arrays]) -> Fitted:
         """log D_i(x)/D⁻(x) = log |D_i|/|D⁻| Σ_c π_ic p_c(x)/p(x), p_c predictive under
@@ -340,15 +341,17 @@ class Pooled:
         shrunk according to the noise (`predictive`), by which logits are tempered as
         well.
         """
-        centre, rows, width = reference.mean, reference.covariance, len(reference.mean)
-        between, within = BETWEEN_GROUPS * rows, (1 - BETWEEN_GROUPS) * rows
+        centre = reference.mean
+        rows = reference.covariance
+        width = len(centre)
+        between = BETWEEN_GROUPS * rows
+        within = (1 - BETWEEN_GROUPS) * rows
         columns = zip(self.means - centre, self.sigma, self.records, strict=True)
-        means = centre + np.stack(
-            [
-                posterior_mean(shift, between, within, *known)
-                for shift, *known in columns
-            ]
-        )
+        shifts = [
+            posterior_mean(shift, between, within, sigma, records)
+            for shift, sigma, records in columns
+        ]
+        means = centre + np.stack(shifts)
         # of a row's class mean: a class that nobody shows has a mean without bounds,
         # and no rows
         noise = float(
@@ -397,10 +400,8 @@ class ClassValues:
 
 
 def class_values(release: Release, classes: int) -> ClassValues:
-    values, noise = (
-        (release.arrays["values"] * release.step).reshape(classes, -1),
-        release.scale * release.step,
-    )
+    values = (release.arrays["values"] * release.step).reshape(classes, -1)
+    noise = release.scale * release.step
     return ClassValues(values[:, :-1], values[:, -1], noise, noise, release.records)
 
 
@@ -412,33 +413,33 @@ def pool_classes(released: Sequence[ClassValues]) -> Pooled:
     """Each client's s_c is n_c times the mean of the class, plus noise σ_i: least
     squares over the clients.
 
-    mean_c = Σ_i n_ic s_ic/σ_i² / Σ_i n_ic²/σ_i², with variance 1/Σ_i n_ic²/σ_i². A
-    client without the class has n = 0 and so adds no noise to it. The n are the noisy
+        mean_c = Σ_i n_ic s_ic/σ_i² / Σ_i n_ic²/σ_i²,  with variance 1/Σ_i n_ic²/σ_i²
+
+    A client without the class has n = 0 and so adds no noise to it. The n are the noisy
     counts, those that noise alone would explain set to 0, made to add up to the
     client's public size; a client none of whose counts stands out is taken to have all
     classes alike.
     """
-    sums, counts = (
-        np.stack([one.sums for one in released]),
-        np.stack([one.counts for one in released]),
-    )
-    noise, sizes = (
-        np.array([[getattr(one, name)] for one in released], np.float64)
-        for name in ("noise", "records")
-    )
-    noise, threshold = (
-        np.maximum(noise, 1e-9),
-        COUNT_THRESHOLD * np.array([[one.count_noise] for one in released]),
-    )
-    counts = np.where(counts > np.maximum(threshold, 2e-9), counts, 0.0)
+
+    def column(values: Sequence[float]) -> Vector:
+        return np.array(values, np.float64)[:, None]
+
+    sums = np.stack([values.sums for values in released])  # s_ic, (n, C, k)
+    counts = np.stack([values.counts for values in released])  # (n, C)
+    sigma = column([values.noise for values in released])  # σ_i, (n, 1)
+    sigma = np.maximum(sigma, 1e-9)
+    sizes = column([values.records for values in released])
+    count_noise = column([values.count_noise for values in released])
+
+    threshold = np.maximum(COUNT_THRESHOLD * count_noise, 2e-9)
+    counts = np.where(counts > threshold, counts, 0.0)
     total = counts.sum(axis=1, keepdims=True)
-    shares = np.where(
-        total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / counts.shape[1]
-    )
-    precision = np.maximum(np.square(shares * sizes / noise).sum(axis=0), 1e-12)
-    means = (
-        np.einsum("ic,ick->ck", shares * sizes / noise**2, sums) / precision[:, None]
-    )
-    return Pooled(
-        means, precision**-0.5, np.maximum((shares * sizes).sum(axis=0), 1.0), shares
-    )
+    has_counts = total > 0
+    even = 1.0 / counts.shape[1]
+    shares = np.where(has_counts, counts / np.where(has_counts, total, 1.0), even)
+
+    records = shares * sizes  # n_ic
+    precision = np.maximum(np.square(records / sigma).sum(axis=0), 1e-12)
+    weighted = np.einsum("ic,ick->ck", records / sigma**2, sums)
+    means = weighted / precision[:, None]
+    return Pooled(means, precision**-0.5, np.maximum(records.sum(axis=0), 1.0), shares)

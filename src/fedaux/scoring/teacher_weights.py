@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from scipy.special import expit
@@ -25,6 +27,7 @@ from fedaux.scoring.base import (
     Features,
     Fit,
     Fitted,
+    LogOdds,
     PortableScorer,
     PublicScorer,
     Reference,
@@ -67,25 +70,21 @@ class PublicEmbedding:
 
         All releases say what a class is.
         """
-        cohorts: dict[str, list[Release]] = {}
+        by_prototype: dict[str, list[Release]] = {}
         # independent of arrival order: sums of reals depend on their order
         for client in sorted(releases):
-            cohorts.setdefault(self.label_of(client), []).append(releases[client])
-        for label, cohort in cohorts.items():
-            known = self._cohorts.get(label)
-            if known is None or known.releases != cohort:  # by identity
-                self._cohorts[label] = self._fit(label, cohort)
-        fits = {label: self._cohorts[label] for label in cohorts}
+            label = self.label_of(client)
+            by_prototype.setdefault(label, []).append(releases[client])
+        cohorts = {
+            label: self._cohort(label, made) for label, made in by_prototype.items()
+        }
         return TeacherWeights(
             self.teachers,
-            {label: cohort.fitted for label, cohort in fits.items()},
-            {
-                label: cohort.rows if part is None else cohort.rows[part]
-                for label, cohort in fits.items()
-            },
+            {label: cohort.fitted for label, cohort in cohorts.items()},
+            {label: cohort.on(part) for label, cohort in cohorts.items()},
             self.label_of,
             [client for client in asked if client in releases],
-            {label: cohort.fit for label, cohort in fits.items()},
+            {label: cohort.fit for label, cohort in cohorts.items()},
         )
 
     def pooled_weights(
@@ -102,44 +101,45 @@ class PublicEmbedding:
         """
         fits = {}
         for label in {self.label_of(client) for client in asked} & set(pooled):
-            known = self._cohorts.get(label)
-            if known is None or known.releases != [pooled[label]]:
-                self._cohorts[label] = self._fit(label, [pooled[label]])
-            cohort = self._cohorts[label]
-            rows, name = (
-                cohort.rows if part is None else cohort.rows[part],
-                pooled[label].client,
-            )
-            fits[label] = (
-                {**cohort.fit[0], "peak": log_odds(cohort.fitted, name, rows)},
-                cohort.fit[1][name],
-            )
-        labels = {
-            client: self.label_of(client)
-            for client in asked
-            if self.label_of(client) in fits
-        }
+            cohort = self._cohort(label, [pooled[label]])
+            name = pooled[label].client
+            shared, own = cohort.fit
+            peak = log_odds(cohort.fitted, name, cohort.on(part))
+            fits[label] = ({**shared, "peak": peak}, own[name])
+        labels = {client: self.label_of(client) for client in asked}
+        labels = {client: label for client, label in labels.items() if label in fits}
         return PooledWeights(frozenset(labels), fits, labels)
+
+    def _cohort(self, label: str, releases: list[Release]) -> Cohort:
+        """Return what is fitted to these releases, from the last round if they are the
+        same.
+        """
+        cohort = self._cohorts.get(label)
+        if cohort is None or cohort.releases != releases:  # by identity
+            cohort = self._fit(label, releases)
+            self._cohorts[label] = cohort
+        return cohort
 
     def _fit(self, label: str, releases: list[Release]) -> Cohort:
         """Fit the scorer to releases, also as arrays if clients compute their own
         weights.
         """
-        scorer, data = (
-            self.scorer,
-            (self.public[label], self.reference[label], cap_precision(releases)),
-        )
+        scorer = self.scorer
+        public = self.public[label]
+        reference = self.reference[label]
+        capped = cap_precision(releases)
+        fit: Fit = (Arrays(), {})
         if self.teachers.run_on == "server":
-            fitted, fit = scorer.fit(*data), (Arrays(), dict[str, Arrays]())
-        elif not isinstance(scorer, PortableScorer):
+            fitted = scorer.fit(public, reference, capped)
+        elif isinstance(scorer, PortableScorer):
+            fit = scorer.fit_arrays(public, reference, capped)
+            fitted = scorer.from_arrays(*fit)
+        else:
             raise ValueError(
                 "teachers.run_on = 'clients' needs a scorer that can be sent, and "
                 f"{scorer.name!r} has no fit_arrays and from_arrays: add them, or set "
                 "run_on = 'server'"
             )
-        else:
-            fit = scorer.fit_arrays(*data)
-            fitted = scorer.from_arrays(*fit)
         return Cohort(releases, fitted, fit, transformed(fitted, self.embedded[label]))
 
 
@@ -154,6 +154,10 @@ class Cohort:
     fit: Fit
     rows: Features  # φ(D_distill) after `Fitted.transform`
 
+    def on(self, part: Indices | None) -> Features:
+        """Return the rows of a part of D_distill, or all of them."""
+        return self.rows if part is None else self.rows[part]
+
 
 def cap_precision(releases: Sequence[Release]) -> list[Release]:
     """Cap the precision of releases: the server treats none as more exact than the
@@ -164,12 +168,81 @@ def cap_precision(releases: Sequence[Release]) -> list[Release]:
     """
     noise = np.array([release.scale / release.sensitivity for release in releases])
     least = float(np.median(noise))
-    return [
-        replace(release, scale=least * release.sensitivity)
-        if own < (1 - 1e-6) * least
-        else release
-        for release, own in zip(releases, noise, strict=True)
-    ]
+    capped = []
+    for release, stated in zip(releases, noise, strict=True):
+        too_exact = stated < (1 - 1e-6) * least
+        scale = least * release.sensitivity
+        capped.append(replace(release, scale=scale) if too_exact else release)
+    return capped
+
+
+@dataclass(frozen=True, eq=False)
+class Normalisation:
+    """What the teachers of a round have in common on each example of D_distill, (N,)."""
+
+    peak: Vector  # log of the largest odds
+    ceiling: Vector  # the weight at which all are cut (`share_cap`)
+    max_share: float  # of a teacher in the sum of their weights; 1: nothing is cut
+
+    @classmethod
+    def of(
+        cls,
+        odds: Mapping[str, ScaledOdds],
+        rows: Mapping[str, Features],
+        kind: str,
+        teachers: int,
+        max_share: float,
+    ) -> Normalisation:
+        """Take peak and ceiling over all teachers at once, block by block of the
+        examples.
+
+        Args:
+            odds: Of the teachers of each prototype.
+            rows: φ(D_distill) of each prototype, after `Fitted.transform`.
+            kind: What weights are: odds or certainty.
+            teachers: Their number.
+            max_share: The largest share of the sum that one of them may have.
+
+        Returns:
+            The round's normalisation.
+        """
+        # a cap below the even share means equal shares
+        max_share = max(max_share, 1 / teachers)
+        size = len(next(iter(rows.values())))
+        peak = np.empty(size)
+        ceiling = np.empty(size)
+        for block in blocks(size, ENTRIES // teachers):
+            scaled = [group.scaled(rows[label][block]) for label, group in odds.items()]
+            peaks = [np.log(values.max(axis=0)) + shift for values, shift in scaled]
+            peak[block] = np.max(peaks, axis=0)
+            weights = [
+                block_weights(values, shift, peak[block], kind)
+                for values, shift in scaled
+            ]
+            together = np.concatenate(weights) if len(weights) > 1 else weights[0]
+            ceiling[block] = share_cap(together, max_share)
+        return cls(peak, ceiling, max_share)
+
+    @cached_property
+    def unit(self) -> Vector:
+        """The largest weight that a teacher may have, of which weights are stated."""
+        return np.minimum(self.ceiling, 1.0) if self.max_share < 1 else np.ones(1)
+
+    @cached_property
+    def _share_of_one(self) -> Features:
+        """The share that the stated weight 1 has, divided by the number of examples."""
+        shares = self.unit * self.max_share / self.ceiling / len(self.peak)
+        return np.asarray(shares.astype(np.float32))
+
+    def cut(self, weights: Features) -> Features:
+        """Cut weights at the ceiling, and state them in its units."""
+        if self.max_share == 1:
+            return weights
+        return np.minimum(weights / self.unit, 1.0)
+
+    def share(self, weights: Features) -> float:
+        """Return the mean share among all teachers' of weights as `cut` states them."""
+        return float(weights @ self._share_of_one)
 
 
 class TeacherWeights:
@@ -189,57 +262,32 @@ class TeacherWeights:
         teachers: Sequence[str],
         fits: Mapping[str, Fit] | None = None,
     ) -> None:
-        self._kind, self._fitted, self._rows, self._label_of = (
-            config.weights,
-            fitted,
-            rows,
-            label_of,
-        )
         self.teachers = frozenset(teachers)
+        self._kind = config.weights
+        self._fitted = fitted
+        self._rows = rows
+        self._label_of = label_of
+        self._fits = fits or {}
         if not teachers:
             return
         cohorts: dict[str, list[str]] = {}
         for client in teachers:
             cohorts.setdefault(label_of(client), []).append(client)
-        # a cap below the even share means equal shares
-        self._share = max(config.max_share, 1 / len(teachers))
-        functions = {
-            label: scaled_odds(fitted[label], cohort, self._kind)
-            for label, cohort in cohorts.items()
+        odds = {
+            label: scaled_odds(fitted[label], clients, self._kind)
+            for label, clients in cohorts.items()
         }
-        size = len(next(iter(rows.values())))
-        self._peak, self._ceiling = np.empty(size), np.empty(size)
-        for block in blocks(size, ENTRIES // len(teachers)):
-            odds = [
-                function(rows[label][block]) for label, function in functions.items()
-            ]
-            self._peak[block] = np.max(
-                [np.log(scaled.max(axis=0)) + shift for scaled, shift in odds], axis=0
-            )
-            weights = [
-                block_weights(scaled, shift, self._peak[block], self._kind)
-                for scaled, shift in odds
-            ]
-            self._ceiling[block] = share_cap(
-                np.concatenate(weights) if len(weights) > 1 else weights[0], self._share
-            )
-        self._unit = np.minimum(self._ceiling, 1.0) if self._share < 1 else np.ones(1)
-        # of the weight 1
-        self._shares = (self._unit * self._share / self._ceiling / size).astype(
-            np.float32
+        self._normalisation = Normalisation.of(
+            odds, rows, self._kind, len(teachers), config.max_share
         )
+        peak = self._normalisation.peak
         self._scored = {
-            label: Scored.of(fitted[label], rows[label], self._peak, self._kind)
+            label: Scored.of(fitted[label], rows[label], peak, self._kind)
             for label in cohorts
         }
-        self._own = {
-            client: arrays
-            for _, own in (fits or {}).values()
-            for client, arrays in own.items()
-        }
+        # one mapping for all clients of a prototype: it is serialized once
         self._shared = {
-            label: {**shared, "peak": self._peak}
-            for label, (shared, _) in (fits or {}).items()
+            label: {**shared, "peak": peak} for label, (shared, _) in self._fits.items()
         }
 
     def log_odds(self, client: str) -> Vector:
@@ -252,30 +300,34 @@ class TeacherWeights:
         common factor does not matter.
         """
         weights = self._scored[self._label_of(client)].weights(client)
-        return weights if self._share == 1 else np.minimum(weights / self._unit, 1.0)
+        return self._normalisation.cut(weights)
 
     def share(self, weights: Features) -> float:
         """The share of such weights among all teachers', on average over D_distill."""
-        return float(weights @ self._shares)
+        return self._normalisation.share(weights)
 
     def broadcast(self, client: str) -> tuple[Arrays, Arrays]:
         """(for all clients of a prototype, for this one): what `client_weights`
         computes the same weights from.
         """
-        return self._shared[self._label_of(client)], self._own[client]
+        label = self._label_of(client)
+        _, own = self._fits[label]
+        return self._shared[label], own[client]
 
     def check(self, client: str, weights: Features) -> None:
         """Refuse weights that a client has not computed from its release, on a sample
         of rows that it cannot know.
         """
-        some, label = (
-            np.random.default_rng().integers(len(weights), size=_SAMPLE),
-            self._label_of(client),
+        label = self._label_of(client)
+        sampled = np.random.default_rng().integers(len(weights), size=_SAMPLE)
+        scored = Scored.of(
+            self._fitted[label],
+            self._rows[label][sampled],
+            self._normalisation.peak[sampled],
+            self._kind,
         )
-        sample = Scored.of(
-            self._fitted[label], self._rows[label][some], self._peak[some], self._kind
-        )
-        if not np.allclose(weights[some], sample.weights(client), rtol=0.02, atol=1e-3):
+        expected = scored.weights(client)
+        if not np.allclose(weights[sampled], expected, rtol=0.02, atol=1e-3):
             raise ValueError("its teacher weights are not those of its release")
 
 
@@ -289,17 +341,14 @@ def client_weights(
     one number per example.
     """
     fitted = scorer.from_arrays(shared, {"": own})
-    return Scored.of(
-        fitted, transformed(fitted, embedded), shared["peak"], kind
-    ).weights("")
+    rows = transformed(fitted, embedded)
+    return Scored.of(fitted, rows, shared["peak"], kind).weights("")
 
 
 def transformed(fitted: Fitted, embedded: Features) -> Features:
-    return (
-        embedded
-        if fitted.transform is None
-        else transform_rows(Records(embedded), fitted.transform)
-    )
+    if fitted.transform is None:
+        return embedded
+    return transform_rows(Records(embedded), fitted.transform)
 
 
 def share_cap(weights: Features, share: float) -> Vector:
@@ -315,13 +364,12 @@ def share_cap(weights: Features, share: float) -> Vector:
     kept = len(weights) - most
     ranked = np.partition(weights, kept - 1, axis=0) if most else weights
     largest = np.sort(ranked[kept:], axis=0)
-    sums = ranked[:kept].sum(axis=0, dtype=np.float64) + np.concatenate(
-        [np.zeros((1, weights.shape[1])), np.cumsum(largest, axis=0)]
-    )
+    none = np.zeros((1, weights.shape[1]))
+    added = np.concatenate([none, np.cumsum(largest, axis=0)])
     # r_k for k = most, …, 0
-    return np.asarray(
-        (sums / (1 / share - np.arange(most, -1, -1))[:, None]).min(axis=0)
-    )
+    sums = ranked[:kept].sum(axis=0, dtype=np.float64) + added
+    heights = sums / (1 / share - np.arange(most, -1, -1))[:, None]
+    return np.asarray(heights.min(axis=0))
 
 
 def teacher_weights(log_odds: Vector, peak: Vector, kind: str) -> Vector:
@@ -332,12 +380,10 @@ def teacher_weights(log_odds: Vector, peak: Vector, kind: str) -> Vector:
     `peak(x)`, the largest of the round's teachers, which keeps them in range whatever
     the scorer says.
     """
-    raw = (
-        expit(log_odds)
-        if kind == "certainty"
-        else np.exp(np.minimum(log_odds - peak, 0.0))
-    )
-    return np.asarray(np.maximum(raw, MIN_WEIGHT))
+    if kind == "certainty":
+        return np.asarray(np.maximum(expit(log_odds), MIN_WEIGHT))
+    odds = np.exp(np.minimum(log_odds - peak, 0.0))
+    return np.asarray(np.maximum(odds, MIN_WEIGHT))
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,40 +421,61 @@ class Scored:
         return np.minimum(np.maximum(odds, MIN_WEIGHT, out=odds), 1.0, out=odds)
 
 
-def scaled_odds(
-    fitted: Fitted, clients: Sequence[str], kind: str
-) -> Callable[[Features], tuple[Features, Vector]]:
-    """Rows, (B, m) → (odds (n, B), shift (B,)): the clients' odds are odds·e^shift, the
-    largest neither 0 nor ∞.
-
-    Certainties need odds as they are: their shift is 0.
+class ScaledOdds(Protocol):
+    """The odds of several clients on a block of examples, in a range that floating
+    point has.
     """
-    relative = kind == "odds"
 
-    def plain(rows: Features) -> tuple[Features, Vector]:
-        logs = np.stack([fitted.log_odds[client](rows) for client in clients])
-        shift = logs.max(axis=0) if relative else np.zeros(len(rows))
+    def scaled(self, rows: Features) -> tuple[Features, Vector]:
+        """Rows, (B, m) → (odds (n, B), shift (B,)): the clients' odds are odds·e^shift,
+        the largest neither 0 nor ∞.
+
+        Certainties need odds as they are: their shift is 0.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class OddsByClient:
+    """Odds from each client's own function."""
+
+    functions: Sequence[LogOdds]
+    relative: bool  # to the largest; False: as they are
+
+    def scaled(self, rows: Features) -> tuple[Features, Vector]:
+        logs = np.stack([log_odds(rows) for log_odds in self.functions])
+        shift = logs.max(axis=0) if self.relative else np.zeros(len(rows))
         return np.exp(np.clip(logs - shift, -_RANGE, _RANGE)), shift
 
+
+class OddsOfMixtures:
+    """Odds of all clients as one matrix product, into the same memory for every
+    block.
+    """
+
+    def __init__(self, mixtures: Sequence[Vector], relative: bool) -> None:
+        self._mixtures = np.stack(mixtures).astype(np.float32)
+        self._relative = relative
+        # a class that no client has must not set the scale
+        self._present = self._mixtures.any(axis=0)
+        self._product = np.empty((len(mixtures), 0), np.float32)
+
+    def scaled(self, rows: Features) -> tuple[Features, Vector]:
+        if self._product.shape[1] != len(rows):
+            self._product = np.empty((len(self._mixtures), len(rows)), np.float32)
+        shift = np.zeros(len(rows))
+        if self._relative:
+            shift = rows[:, self._present].max(axis=1).astype(np.float64)
+        ratios = exp_rows(rows, shift)
+        return np.matmul(self._mixtures, ratios, out=self._product), shift
+
+
+def scaled_odds(fitted: Fitted, clients: Sequence[str], kind: str) -> ScaledOdds:
+    """Return the odds of these clients, as a matrix product where they are mixtures."""
+    relative = kind == "odds"
     if fitted.mixtures is None:
-        return plain
-    mixtures = np.stack([fitted.mixtures[client] for client in clients]).astype(
-        np.float32
-    )
-    used, buffer = mixtures.any(axis=0), np.empty((len(mixtures), 0), np.float32)
-
-    def product(rows: Features) -> tuple[Features, Vector]:
-        nonlocal buffer
-        if buffer.shape[1] != len(rows):
-            buffer = np.empty((len(mixtures), len(rows)), np.float32)
-        shift = (
-            rows[:, used].max(axis=1).astype(np.float64)
-            if relative
-            else np.zeros(len(rows))
-        )
-        return np.matmul(mixtures, exp_rows(rows, shift), out=buffer), shift
-
-    return product
+        return OddsByClient([fitted.log_odds[client] for client in clients], relative)
+    return OddsOfMixtures([fitted.mixtures[client] for client in clients], relative)
 
 
 def block_weights(odds: Features, shift: Vector, peak: Vector, kind: str) -> Features:
