@@ -106,16 +106,16 @@ class AnswerStore:
         name = f"{self.client}|{what}"
         path = self.folder / ONLY_ONCE
         with locked(self.folder / ".once.lock"):
-            known: dict[str, str] = (
-                json.loads(path.read_bytes()) if path.exists() else {}
-            )
-            if known.setdefault(name, request) != request:
+            requests: dict[str, str] = {}
+            if path.exists():
+                requests = json.loads(path.read_bytes())
+            if requests.setdefault(name, request) != request:
                 raise OrderError(
                     f"{self.client} has taken part in a sum of {what} in this run, "
                     "without noise; the difference to a second one could be what one "
                     "site sent"
                 )
-            write_atomically(path, json.dumps(known).encode(), private=True)
+            write_atomically(path, json.dumps(requests).encode(), private=True)
 
     @property
     def _budget(self) -> BudgetStore:

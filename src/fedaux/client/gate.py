@@ -126,11 +126,11 @@ def admit_plan(order: PlanOrder, site: Site) -> None:
 
 def admit_release(order: PrepareOrder, site: Site) -> None:
     _admit_data(order, site)
-    own = site.config.privacy.scorer
-    if order.scorer != own:
+    scorer = site.config.privacy.scorer
+    if order.scorer != scorer:
         raise OrderError(
             f"Cannot release with the scorer {order.scorer!r}: this site's own "
-            f"settings say {own!r}."
+            f"settings say {scorer!r}."
         )
 
 
@@ -208,8 +208,7 @@ def check_network(prototype: str, config: Config) -> None:
     """Raise an error unless the network is the site's own: another one might name code,
     or be too large.
     """
-    known = [spec.to_json() for spec in config.prototypes]
-    if prototype not in known:
+    if prototype not in [spec.to_json() for spec in config.prototypes]:
         raise OrderError(
             f"Cannot use the network {prototype[:200]}: this site's own settings list "
             f"{', '.join(spec.label for spec in config.prototypes)}."
@@ -277,11 +276,9 @@ def own_hooks(order: TrainOrder, config: Config) -> Hooks:
     the arrays that they need.
     """
     hooks = hooks_of(config.method, dict(config.method_options))
-    theta = (
-        np.zeros(order.weights["parameters"].shape, np.float32)
-        if "parameters" in order.weights
-        else np.zeros(0)
-    )
+    theta = np.zeros(0)
+    if "parameters" in order.weights:
+        theta = np.zeros(order.weights["parameters"].shape, np.float32)
     expected = array_shapes(hooks.broadcast(hooks.server_state(theta)))
     sent = array_shapes(order.broadcast)
     if sent != expected:

@@ -91,16 +91,15 @@ def plan(order: PlanOrder, site: Site) -> Consent:
     """Say whether the owner has approved the plan of a run; a new plan is shown to the
     owner.
     """
-    asked = RunPlan.from_json(order.plan)
+    proposed = RunPlan.from_json(order.plan)
     settings = site.config.federation
     if settings.approval != "ask":
-        return Consent(order.client, asked.hash, "approved")
-    words = sorted({word_of(ask.kind, ask.facts, site) for ask in asked.asks})
-    decision = ApprovalLog(site.vault).propose(
-        Proposal.of(asked, words, site), settings.standing
-    )
-    keep_plan(asked, site)
-    return Consent(order.client, asked.hash, decision)
+        return Consent(order.client, proposed.hash, "approved")
+    words = sorted({word_of(ask.kind, ask.facts, site) for ask in proposed.asks})
+    proposal = Proposal.of(proposed, words, site)
+    decision = ApprovalLog(site.vault).propose(proposal, settings.standing)
+    keep_plan(proposed, site)
+    return Consent(order.client, proposed.hash, decision)
 
 
 def prepare(order: PrepareOrder, site: Site) -> Release | SumReply:

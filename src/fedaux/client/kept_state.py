@@ -55,15 +55,15 @@ class ClientState:
         """Save the state after round `after`, which started from the state of round
         `before`.
         """
-        known = self._read()
-        if before > 0 and before not in known:
+        states = self._read()
+        if before > 0 and before not in states:
             log.warning(
                 "%s: the state of round %d was lost, and %s has started anew",
                 self.path,
                 before,
                 self.client,
             )
-        kept = {before: known.get(before, {}), after: state}
+        kept = {before: states.get(before, {}), after: state}
         tensors = {
             f"{round_}|{name}": np.ascontiguousarray(array)
             for round_, arrays in kept.items()
@@ -78,7 +78,9 @@ class ClientState:
 
     def _read(self) -> dict[int, Arrays]:
         states: dict[int, Arrays] = {}
-        for key, array in load_file(self.path).items() if self.path.exists() else ():
+        if not self.path.exists():
+            return states
+        for key, array in load_file(self.path).items():
             round_, _, name = key.partition("|")
             states.setdefault(int(round_), {})[name] = array
         return states

@@ -111,24 +111,19 @@ def _pool(
     the same arrays.
     """
     first = parts[0]
-    if first.y is not None and all(
-        part.x is first.x and part.y is first.y for part in parts
-    ):
-        return (
-            first.x,
-            first.y,
-            [
-                np.arange(len(part)) if part.rows is None else part.rows
-                for part in parts
-            ],
-        )
-    ends = np.cumsum([len(part) for part in parts])
-    x = np.concatenate([part.gather() for part in parts])
-    return (
-        x,
-        np.concatenate([part.labels for part in parts]),
-        np.split(np.arange(ends[-1]), ends[:-1]),
+    share_arrays = all(
+        records.x is first.x and records.y is first.y for records in parts
     )
+    if first.y is not None and share_arrays:
+        return first.x, first.y, [_rows_of(records) for records in parts]
+    ends = np.cumsum([len(records) for records in parts])
+    x = np.concatenate([records.gather() for records in parts])
+    labels = np.concatenate([records.labels for records in parts])
+    return x, labels, np.split(np.arange(ends[-1]), ends[:-1])
+
+
+def _rows_of(records: Records) -> Indices:
+    return np.arange(len(records)) if records.rows is None else records.rows
 
 
 def _batches(

@@ -114,10 +114,12 @@ def _load_version(file: Path, modified: int, overrides: tuple[str, ...]) -> Conf
     return Config.load(file, overrides)
 
 
-def _parse(text: str) -> Config:
-    return _from_json(text) if text.startswith("{") else _load(Path(text))
+def _parse(json_or_file: str) -> Config:
+    if json_or_file.startswith("{"):
+        return _from_json(json_or_file)
+    return _load(Path(json_or_file))
 
 
 @lru_cache(maxsize=8)
-def _from_json(text: str) -> Config:
-    return Config.from_dict(json.loads(text))
+def _from_json(content: str) -> Config:
+    return Config.from_dict(json.loads(content))

@@ -90,7 +90,7 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
     validate_module(extractor)
     state = RunState(server.config, 0, {})
     if keep is not None and keep.exists():
-        given = flatten_state(extractor)
+        own_weights = flatten_state(extractor)
         try:
             _, kept = read(keep)
             load_state(extractor, kept["extractors"][label])
@@ -101,7 +101,7 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
                 "epsilon_total allows it"
             ) from error
         if any(
-            not np.array_equal(given[name], array)
+            not np.array_equal(own_weights[name], array)
             for name, array in kept["extractors"][label].items()
         ):
             text = "clients are asked with the weights of the first run, which %s has kept; the model's own differ"

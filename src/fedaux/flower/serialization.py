@@ -119,8 +119,8 @@ def reply_group(limit: int) -> str:
 
 def reply_bytes(group_id: str) -> int:
     """The bytes that a reply may have, from the group id of its order."""
-    found = REPLY_GROUP.fullmatch(group_id)
-    return int(found[1]) if found else MAX_REPLY_BYTES
+    match = REPLY_GROUP.fullmatch(group_id)
+    return int(match[1]) if match else MAX_REPLY_BYTES
 
 
 def make_reply(message: Message, item: Hello | Answer) -> Message:

@@ -52,21 +52,21 @@ def regional_app(run: RegionalRun) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         reuse_memory()
         config, folder = run_settings(context)
-        part = RegionSpec.parse(str(context.run_config.get("region", "")))
-        run(config, folder, part, lambda server: connect(grid, server, part))
+        region = RegionSpec.parse(str(context.run_config.get("region", "")))
+        run(config, folder, region, lambda server: connect(grid, server, region))
 
     return app
 
 
 def connect(
-    grid: Grid, server: Server, part: RegionSpec = ALL_CLIENTS
+    grid: Grid, server: Server, region: RegionSpec = ALL_CLIENTS
 ) -> GridFederation:
     """Wait for the sites of a run, or of one region of it; raises if too few
     connect.
     """
     config = server.config
     policy = config.federation
-    clients = part.clients(server.clients)
+    clients = region.clients(server.clients)
     classes = open_public(config).classes
     registry = NodeRegistry(grid, clients, classes, report, policy.registered_only)
     nodes = registry.wait_for_clients(

@@ -50,14 +50,14 @@ class StackedFederation(GridFederation):
         for chunk in self._chunks(orders):
             results = train_clients([client for _, client in chunk if client])
             for order, client in chunk:
-                reply = (
-                    attempt(partial(self._answer, order, client, results[client]))
-                    if client
-                    else None
-                )
-                yield from (
-                    [self.validated(order, reply)] if reply else super().ask([order])
-                )
+                reply = None
+                if client:
+                    work = partial(self._answer, order, client, results[client])
+                    reply = attempt(work)
+                if reply:
+                    yield self.validated(order, reply)
+                else:
+                    yield from super().ask([order])
 
     def _answer(
         self, order: Order, client: StackedClient, result: LocalResult
@@ -69,7 +69,7 @@ class StackedFederation(GridFederation):
             return client.update(result)
 
         def contribution(
-            asked: SumsOrder | TrainOrder, site: Site
+            kept_order: SumsOrder | TrainOrder, site: Site
         ) -> NDArray[np.int64]:
             return summed_update(
                 client.task.order, client.update(result), client.task.hooks
@@ -94,17 +94,13 @@ class StackedFederation(GridFederation):
         yield chunk
 
     def _open(self, order: Order) -> StackedClient | None:
-        site = open_site(
-            cast(InProcessGrid, self.grid).context(self.nodes[order.client])
-        )
-        asked = (
-            Participation.of(order, site).kept_order()
-            if isinstance(order, SumOrder)
-            else order
-        )
-        return (
-            StackedClient.open(asked, site) if isinstance(asked, TrainOrder) else None
-        )
+        grid = cast(InProcessGrid, self.grid)
+        site = open_site(grid.context(self.nodes[order.client]))
+        if isinstance(order, SumOrder):
+            order = Participation.of(order, site).kept_order()
+        if not isinstance(order, TrainOrder):
+            return None
+        return StackedClient.open(order, site)
 
 
 def is_for_training(order: Order) -> bool:

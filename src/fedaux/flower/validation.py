@@ -118,11 +118,11 @@ def max_release_norm(bound: Bound, scale: float, size: int) -> float:
     return bound.norm + scale * (math.sqrt(size) + NOISE_TAIL)
 
 
-def _check_account(text: str) -> None:
+def _check_account(account_json: str) -> None:
     """A client may understate what it spent, to its own harm alone; but the values must
     be valid.
     """
-    account = Account.from_json(text)
+    account = Account.from_json(account_json)
     in_range = (
         account.epsilon >= 0 and 0 < account.delta < 1 and 0 <= account.entries < 2**40
     )

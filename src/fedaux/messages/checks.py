@@ -57,11 +57,9 @@ def _problem(field: Field, order: EveryOrder, value: Any) -> str:
     wrong.
     """
     problem = field.type_for(order).problem(value)
-    return (
-        f"{problem}; it is {value!r}"
-        if problem and isinstance(value, int | float)
-        else problem
-    )
+    if problem and isinstance(value, int | float):
+        return f"{problem}; it is {value!r}"
+    return problem
 
 
 def largest_reply(order: Order) -> int:

@@ -202,18 +202,11 @@ def _declare(cls: type[M], marks: type) -> type[M]:
                 "it may hold and what it tells."
             )
         kind = dict if hints[field.name] == Arrays else hints[field.name]
-        default = (
-            field.default_factory()
-            if callable(field.default_factory)
-            else field.default
-        )
-        fields.append(
-            Field(
-                field.name,
-                kind,
-                field.metadata[MARKS],
-                None if default is dataclasses.MISSING else default,
-            )
-        )
+        default = field.default
+        if callable(field.default_factory):
+            default = field.default_factory()
+        if default is dataclasses.MISSING:
+            default = None
+        fields.append(Field(field.name, kind, field.metadata[MARKS], default))
     _FIELDS[declared] = tuple(fields)
     return declared

@@ -35,11 +35,9 @@ class Text:
     def problem(self, value: Any) -> str:
         """Say what the value should be; "" if it is that."""
         if self.choices:
-            return (
-                ""
-                if type(value) is str and value in self.choices
-                else f"one of {', '.join(self.choices)}"
-            )
+            if type(value) is str and value in self.choices:
+                return ""
+            return f"one of {', '.join(self.choices)}"
         if type(value) is not str or len(value) > self.length:
             return f"text of at most {self.length} characters"
         if not value.isprintable():
@@ -136,22 +134,19 @@ class Number:
         if self.low == self.high:
             return str(self.low)
         noun = "an integer" if self.whole else "a number"
-        low, high = (
-            str(bound) if self.whole else f"{bound:g}"
-            for bound in (self.low, self.high)
-        )
-        return (
-            f"{noun} above {low} and below {high}"
-            if self.strict
-            else f"{noun} from {low} to {high}"
-        )
+        low = self._in_words(self.low)
+        high = self._in_words(self.high)
+        if self.strict:
+            return f"{noun} above {low} and below {high}"
+        return f"{noun} from {low} to {high}"
+
+    def _in_words(self, bound: float) -> str:
+        return str(bound) if self.whole else f"{bound:g}"
 
     def _contains(self, value: float) -> bool:
-        return (
-            self.low < value < self.high
-            if self.strict
-            else self.low <= value <= self.high
-        )
+        if self.strict:
+            return self.low < value < self.high
+        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -183,28 +178,30 @@ class ArrayType:
         """Return what the array should be, or "" if it is; the sizes of letters are
         added to `sizes`.
         """
-        if not isinstance(array, np.ndarray) or array.dtype not in [
-            np.dtype(name) for name in self.types
-        ]:
+        types = [np.dtype(name) for name in self.types]
+        if not isinstance(array, np.ndarray) or array.dtype not in types:
             return f"an array of {' or '.join(self.types)}"
         if self.shape is not None and not _fits(array.shape, self.shape, sizes):
             agreed = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-            where = f" with {agreed}" if agreed else ""
-            return f"of shape {_in_words(self.shape)}{where}"
+            expected = f"of shape {_in_words(self.shape)}"
+            return f"{expected} with {agreed}" if agreed else expected
         if array.nbytes > self.most:
             return f"at most {self.most} bytes"
         if not _within(array, self):
-            return f"{'finite ' if self.finite else ''}numbers{self._bounds()}"
+            numbers = "finite numbers" if self.finite else "numbers"
+            return f"{numbers}{self._bounds()}"
         return ""
 
     def _bounds(self) -> str:
-        if not np.isfinite(self.low):
-            return "" if not np.isfinite(self.high) else f" of at most {self.high:g}"
-        return (
-            f" from {self.low:g} on"
-            if not np.isfinite(self.high)
-            else f" from {self.low:g} to {self.high:g}"
-        )
+        has_low = np.isfinite(self.low)
+        has_high = np.isfinite(self.high)
+        if has_low and has_high:
+            return f" from {self.low:g} to {self.high:g}"
+        if has_low:
+            return f" from {self.low:g} on"
+        if has_high:
+            return f" of at most {self.high:g}"
+        return ""
 
     def bytes_at_most(self) -> int:
         """Return the bytes of the largest such array; letters and free shapes leave
@@ -214,6 +211,12 @@ class ArrayType:
             return self.most
         numbers = math.prod(size for size in self.shape if isinstance(size, int))
         return numbers * max(np.dtype(name).itemsize for name in self.types)
+
+
+def _form_of(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}"
+    return type(value).__name__
 
 
 def _in_words(shape: tuple[str | int, ...]) -> str:
@@ -228,9 +231,11 @@ def _fits(
     if len(shape) != len(expected):
         return False
     for size, wanted in zip(shape, expected, strict=True):
-        # a letter means whatever size it had first
-        number = sizes.setdefault(wanted, size) if isinstance(wanted, str) else wanted
-        if size != number or (isinstance(wanted, str) and size < 1):
+        if isinstance(wanted, str):
+            # a letter means whatever size it had first
+            if size != sizes.setdefault(wanted, size) or size < 1:
+                return False
+        elif size != wanted:
             return False
     return True
 
@@ -241,7 +246,8 @@ def _within(array: NDArray[Any], kind: ArrayType) -> bool:
     """
     if not array.size or array.dtype.kind not in "fiub":
         return True
-    low, high = array.min(), array.max()
+    low = array.min()
+    high = array.max()
     if kind.finite and not (np.isfinite(low) and np.isfinite(high)):
         return False
     return bool(low >= kind.low and high <= kind.high)
@@ -270,24 +276,17 @@ class ArrayGroup:
         names = ", ".join(self.arrays)
         if not isinstance(value, dict) or (self.needed and not value):
             return f"arrays {names}"
-        problem = (
-            self._free_problem(value)
-            if ANY_NAME in self.arrays
-            else self._names_problem(value)
-        )
+        has_free_names = ANY_NAME in self.arrays
+        check_names = self._free_problem if has_free_names else self._names_problem
+        problem = check_names(value)
         if problem:
             return problem
         sizes: dict[str, int] = {}
         for name, array in value.items():
-            kind = self.arrays[name] if name in self.arrays else self.arrays[ANY_NAME]
-            problem = kind.problem(array, sizes)
+            type_name = name if name in self.arrays else ANY_NAME
+            problem = self.arrays[type_name].problem(array, sizes)
             if problem:
-                shown = (
-                    f"{array.dtype}{array.shape}"
-                    if isinstance(array, np.ndarray)
-                    else type(array).__name__
-                )
-                return f"{name!r}: {problem}; it is {shown}"
+                return f"{name!r}: {problem}; it is {_form_of(array)}"
         return ""
 
     def _names_problem(self, value: dict[str, Any]) -> str:
@@ -305,7 +304,9 @@ class ArrayGroup:
         size = sum(
             array.nbytes for array in value.values() if isinstance(array, np.ndarray)
         )
-        return f"at most {self.most} bytes" if size > self.most else ""
+        if size > self.most:
+            return f"at most {self.most} bytes"
+        return ""
 
     def bytes_at_most(self) -> int:
         """Return the bytes that all arrays have together at most."""
@@ -315,7 +316,9 @@ class ArrayGroup:
 
     def count_at_most(self) -> int:
         """Return the number of arrays at most."""
-        return self.count if ANY_NAME in self.arrays else len(self.arrays)
+        if ANY_NAME in self.arrays:
+            return self.count
+        return len(self.arrays)
 
 
 Type = Text | Hash | JsonObject | Number | Flag | ArrayGroup
