@@ -72,71 +72,74 @@ def npy(path: Path, person: str = "", declared: Sequence[str] = ()) -> Corpus:
     from 0 on, also as a text, or the name of a class; any other is `UNDECLARED`. What
     rows are is the type of x: images (uint8), numbers or texts.
     """
-    folder, x = (path.parent, path) if path.suffix == ".npy" else (path, path / "x.npy")
+    if path.suffix == ".npy":
+        folder = path.parent
+        x_file = path
+    else:
+        folder = path
+        x_file = path / "x.npy"
+    require_file(x_file, "your own arrays (np.save)")
     class_file = folder / "classes.txt"
     names = read_classes(class_file) if class_file.exists() else ()
-    require_file(x, "your own arrays (np.save)")
-    test = None
-    if declared:
-        train = _own_records(x, folder / "y.npy", _declared_numbers(declared, names))
-    else:
-        train = _records(x, folder / "y.npy")
-        test = (
-            _records(folder / "x_test.npy", folder / "y_test.npy")
-            if (folder / "x_test.npy").exists()
-            else None
-        )
+    classes = _declared_numbers(declared, names) if declared else None
+
+    train = _records(x_file, folder / "y.npy", classes)
     if person:
-        train = replace(
-            train, person=persons_from_array(folder / f"{person}.npy", len(train))
-        )
-    return Corpus(train, test, tuple(declared) or names)
+        persons = persons_from_array(folder / f"{person}.npy", len(train))
+        train = replace(train, person=persons)
+    test_file = folder / "x_test.npy"
+    if classes is not None or not test_file.exists():  # sites have no test set
+        return Corpus(train, None, tuple(declared) or names)
+    return Corpus(train, _records(test_file, folder / "y_test.npy"), names)
 
 
-def _rows(file: Path) -> NDArray[Any]:
-    x: NDArray[Any] = np.load(file, mmap_mode="r")
-    # greyscale images without a channel axis
-    return x[..., None] if x.dtype == np.uint8 and x.ndim == 3 else x
-
-
-def _records(x_file: Path, y_file: Path) -> Records:
-    x = _rows(x_file)
+def _records(
+    x_file: Path, y_file: Path, classes: DeclaredClasses | None = None
+) -> Records:
+    """Rows and their labels. With declared `classes`, those of a site: no row is
+    rejected for its content, or read in the light of others.
+    """
+    x: NDArray[Any] = np.load(x_file, mmap_mode="r")
+    if x.dtype == np.uint8 and x.ndim == 3:
+        x = x[..., None]  # greyscale images without a channel axis
+    if classes is not None:
+        x = _own_rows(x, x_file)
     if not y_file.exists():
         return Records(x)
-    y = np.load(y_file).reshape(-1)
-    if (
-        len(y) != len(x)
-        or not np.issubdtype(y.dtype, np.integer)
-        or y.min(initial=0) < 0
-    ):
-        raise ValueError(
-            f"{y_file} must hold one integer from 0 on for each of the {len(x)} rows "
-            f"of {x_file.name}"
-        )
-    return Records(x, y.astype(np.int64))
-
-
-def _own_records(x_file: Path, y_file: Path, classes: DeclaredClasses) -> Records:
-    """Those of a site: no row is rejected for its content."""
-    x = _rows(x_file)
-    if x.dtype.kind == "U" and x.ndim == 1:
-        x = np.array(decoded(x), dtype=object)
-    elif x.dtype.kind not in "biuf":
-        raise RecordsError(
-            f"{x_file} has rows of {x.dtype}; save numbers, uint8 images or a list of "
-            "texts"
-        )
-    if not y_file.exists():
-        return Records(x)
-    y = load_values(y_file)
-    if len(y) != len(x):
+    if classes is None:
+        return Records(x, _whole_numbers(y_file, len(x), x_file.name))
+    values = load_values(y_file)
+    if len(values) != len(x):
         raise ValueError(
             f"{y_file} must hold one label for each of the {len(x)} rows of "
-            f"{x_file.name}, not {len(y)}"
+            f"{x_file.name}, not {len(values)}"
         )
-    return Records(
-        x, np.array([classes.array_label(value) for value in y], dtype=np.int64)
-    )
+    labels = [classes.array_label(value) for value in values]
+    return Records(x, np.array(labels, dtype=np.int64))
+
+
+def _own_rows(x: NDArray[Any], file: Path) -> NDArray[Any]:
+    """The rows of a site: what they are is the type of the array."""
+    if x.dtype.kind == "U" and x.ndim == 1:
+        return np.array(decoded(x), dtype=object)
+    if x.dtype.kind not in "biuf":
+        raise RecordsError(
+            f"{file} has rows of {x.dtype}; save numbers, uint8 images or a list of "
+            "texts"
+        )
+    return x
+
+
+def _whole_numbers(file: Path, count: int, rows: str) -> NDArray[np.int64]:
+    """Labels from 0 on, `count` of them, as the file `rows` has rows."""
+    y: NDArray[Any] = np.load(file).reshape(-1)
+    whole = np.issubdtype(y.dtype, np.integer)
+    if len(y) != count or not whole or y.min(initial=0) < 0:
+        raise ValueError(
+            f"{file} must hold one integer from 0 on for each of the {count} rows "
+            f"of {rows}"
+        )
+    return y.astype(np.int64)
 
 
 def _declared_numbers(declared: Sequence[str], names: Sequence[str]) -> DeclaredClasses:

@@ -14,7 +14,7 @@ import csv
 import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,20 +95,15 @@ def _lines(file: Path) -> Iterator[str]:
     """
     with _open(file, "rb") as stream:
         for line in stream:
-            yield (
-                line.decode("utf-8", "replace")
-                .removesuffix("\n")
-                .removesuffix("\r")
-                .removeprefix("\ufeff")
-            )
+            decoded = line.decode("utf-8", "replace")
+            row = decoded.removesuffix("\n").removesuffix("\r")
+            yield row.removeprefix("\ufeff")
 
 
 def _open(file: Path, mode: str, **options: Any) -> Any:
-    return (
-        gzip.open(file, mode, **options)
-        if file.suffix == ".gz"
-        else file.open(mode, **options)
-    )
+    if file.suffix == ".gz":
+        return gzip.open(file, mode, **options)
+    return file.open(mode, **options)
 
 
 def _read_parquet(file: Path, table: _Table) -> Iterator[Row]:
@@ -229,16 +224,13 @@ def _corpus(
     classes = DeclaredClasses.of(names)
 
     def to_records(x: list[str], y: list[str], persons: list[str]) -> Records:
-        labels = (
-            np.array([classes.by_name(name) for name in y], dtype=np.int64)
-            if table.label
-            else None
-        )
-        return Records(
-            np.array(x, dtype=object),
-            labels,
-            person=factorize(persons) if table.person else None,
-        )
+        records = Records(np.array(x, dtype=object))
+        if table.label:
+            labels = [classes.by_name(name) for name in y]
+            records = replace(records, y=np.array(labels, dtype=np.int64))
+        if table.person:
+            records = replace(records, person=factorize(persons))
+        return records
 
     train, *rest = [to_records(*columns) for columns in tables]
     return Corpus(train, rest[0] if rest else None, tuple(names))
@@ -268,13 +260,10 @@ def _columns(
 
 
 def _sorted_names(labels: Iterable[str]) -> tuple[str, ...]:
-    return tuple(
-        sorted(
-            set(labels),
-            key=lambda name: (
-                not name.isdecimal(),
-                int(name) if name.isdecimal() else 0,
-                name,
-            ),
-        )
-    )
+    """Numbers by their value, then all other names."""
+
+    def order(name: str) -> tuple[bool, int, str]:
+        number = int(name) if name.isdecimal() else 0
+        return not name.isdecimal(), number, name
+
+    return tuple(sorted(set(labels), key=order))
