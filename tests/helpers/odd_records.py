@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from fedaux.audit.odd_records import unchecked_texts
 from fedaux.config.sections import DataConfig
 from fedaux.data.adapters import from_torch
 
@@ -187,8 +188,7 @@ def parquet(folder: Path, records: Sequence[Mapping[str, Any]]) -> Written:
     import pyarrow.parquet as pq
 
     def texts(name: str) -> Any:
-        raw = pa.array([record.get(name) for record in records], pa.binary())
-        return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+        return unchecked_texts([record.get(name) for record in records])
 
     days = pa.array([record.get("when", 0) for record in records], pa.int32()).cast(
         pa.date32()
@@ -497,10 +497,8 @@ def saved(
             columns["label"] = [
                 None if label is None else float(label) for label in columns["label"]
             ]
-        # texts, unchecked
         if all(value is None or isinstance(value, bytes) for value in columns["x"]):
-            raw = pa.array(columns["x"], pa.binary())
-            columns["x"] = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+            columns["x"] = unchecked_texts(columns["x"])
             made = datasets.Dataset(pa.table(columns))
         else:
             made = datasets.Dataset.from_dict(
