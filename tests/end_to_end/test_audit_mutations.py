@@ -1,11 +1,11 @@
-"""The audit's power: every defect that there ever was is found if it is put back, and
-nothing is found without.
+"""The power of the attacks on the package: every defect that there ever was is found if
+it is put back, and nothing is found without.
 """
 
 import pytest
-from fedaux.audit.attack import AuditConfig
 
-from fedaux.audit.run import ATTACKS, attack
+from attacks.package.bounds import AuditConfig
+from attacks.package.table import ATTACKS, attack
 from fedaux.core.failures import OrderError
 from fedaux.flower import client_app as client
 from fedaux.flower.serialization import MessageError
