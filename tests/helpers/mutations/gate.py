@@ -567,6 +567,7 @@ def only_history_is_counted(patch: pytest.MonkeyPatch) -> None:
         awaiting_reply: Any,
         history: Any,
         *_more: Any,
+        **_options: Any,
     ) -> Any:
         spent: dict[str, list[Mechanism]] = {}
         for result in history:
