@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
@@ -64,9 +64,8 @@ class Entry:
     """One release or one round of private training; `request` is a hash of what was
     asked for.
 
-    The fields are those of a `Mechanism` under the names that the file uses. An entry
-    without steps costs nothing: it closes the one above it: `answer` is the hash of
-    what may be sent, or "" if what was drawn is lost.
+    The fields are those of a line of the file. A line without steps costs nothing: it
+    says what has become of the entry above it (`state`).
     """
 
     request: str
@@ -76,11 +75,40 @@ class Entry:
     size: int
     grid: float
     unsafe: bool  # noise from a known seed
-    answer: str = ""
+    answer: str = ""  # the hash of what may be sent
+
+    @classmethod
+    def of(cls, request: str, mechanism: Mechanism, unsafe: bool) -> Entry:
+        return cls(
+            request,
+            mechanism.noise_multiplier,
+            mechanism.sample_rate,
+            mechanism.steps,
+            mechanism.size,
+            mechanism.grid,
+            unsafe,
+        )
 
     @property
     def mechanism(self) -> Mechanism:
         return Mechanism(self.noise, self.rate, self.steps, self.size, self.grid)
+
+    @property
+    def state(self) -> Literal["entered", "stored", "spent"]:
+        """What this line says: an answer is entered and costs, or the one entered above
+        is stored and may be sent, or it is spent, because what was drawn is lost.
+        """
+        if self.steps > 0:
+            return "entered"
+        return "stored" if self.answer else "spent"
+
+    def stored(self, content: bytes) -> Entry:
+        """Return the line that vouches for the stored answer of this entry."""
+        return replace(self, steps=0, answer=_hash(content))
+
+    def spent(self) -> Entry:
+        """Return the line that says that this entry has no answer and never will."""
+        return replace(self, steps=0)
 
     @property
     def trains(self) -> bool:
@@ -89,13 +117,9 @@ class Entry:
     @property
     def kind(self) -> str:
         """The kind of entry, in the words of a report."""
-        return (
-            "private training"
-            if self.trains
-            else "written off"
-            if self.request == LOST
-            else "release"
-        )
+        if self.trains:
+            return "private training"
+        return "written off" if self.request == LOST else "release"
 
 
 def read_account(
@@ -125,7 +149,7 @@ def read_account(
 
 def count_costly(entries: Sequence[Entry]) -> int:
     """Count the entries that cost something."""
-    return sum(entry.steps > 0 for entry in entries)
+    return sum(entry.state == "entered" for entry in entries)
 
 
 def account_epsilon(entries: Sequence[Entry], delta: float, adjacency: str) -> float:
@@ -139,11 +163,10 @@ def account_folder(config: Config, vault: Path, client: str) -> Path:
     """Return the folder of a client's account. Clients of a site that read the same
     records share one account.
     """
-    return (
-        vault
-        if config.data.partition == "own" and "{client}" not in config.data.path
-        else vault / client
-    )
+    is_site = config.data.partition == "own"
+    if is_site and "{client}" not in config.data.path:
+        return vault
+    return vault / client
 
 
 @dataclass(frozen=True)
@@ -198,23 +221,24 @@ class BudgetStore:
                 for entry in entries
                 if entry.request == request and entry.unsafe == unsafe
             ]
-            unsent = _unsent(earlier)
-            stored = path.read_bytes() if earlier and path.exists() else None
-            if stored is not None and _hash(stored) in {
-                entry.answer for entry in earlier
-            }:
-                return stored
-            # the process was killed before it could close the entry
-            if stored is not None and unsent:
-                self._append(replace(unsent[0], steps=0, answer=_hash(stored)))
-                return stored
+            attempts = _open_attempts(earlier)
+            content = path.read_bytes() if earlier and path.exists() else None
+            if content is not None:
+                if _hash(content) in {entry.answer for entry in earlier}:
+                    return content
+                # the process was killed before it could say that this is stored
+                if attempts:
+                    self._append(attempts[0].stored(content))
+                    return content
+            # an open attempt is replaced by this one, so it does not count beside it
             before = [
                 entry
                 for entry in entries
-                if entry.steps > 0 and all(entry is not other for other in unsent)
+                if entry.state == "entered"
+                and all(entry is not attempt for attempt in attempts)
             ]
-            entry = self._entry(request, plan(before))
-            if entry not in unsent:
+            entry = Entry.of(request, plan(before), unsafe)
+            if entry not in attempts:
                 self._check_total(entries, entry)
                 # what an older entry was for is not paid for by this one
                 path.unlink(missing_ok=True)
@@ -223,10 +247,10 @@ class BudgetStore:
             try:
                 content = draw(entry.mechanism, data)
             except Exception:
-                self._append(replace(entry, steps=0))
+                self._append(entry.spent())
                 raise
             write_atomically(path, content, private=True)
-            self._append(replace(entry, steps=0, answer=_hash(content)))
+            self._append(entry.stored(content))
             return content
 
     def account(self) -> Account:
@@ -252,32 +276,24 @@ class BudgetStore:
                     f"{self.folder} has {there} entries: of {known_entries}, none is "
                     "missing"
                 )
-            target, before = (
-                (privacy.epsilon_budget, privacy.delta, privacy.adjacency),
-                [e.mechanism for e in entries],
-            )
+            target = (privacy.epsilon_budget, privacy.delta, privacy.adjacency)
+            before = [entry.mechanism for entry in entries]
             try:
                 noise = _NOISE_SLACK * training_noise_multiplier(
                     *target, 1.0, missing, before=before
                 )
             except BudgetError:  # nothing was left
                 noise = _NO_COST
+            unsafe = privacy.unsafe_seed >= 0
             for _ in range(missing):
-                self._append(self._entry(LOST, Mechanism(noise)))
+                self._append(Entry.of(LOST, Mechanism(noise), unsafe))
         return missing
 
-    def _entry(self, request: str, mechanism: Mechanism) -> Entry:
-        m, unsafe = mechanism, self.privacy.unsafe_seed >= 0
-        return Entry(
-            request, m.noise_multiplier, m.sample_rate, m.steps, m.size, m.grid, unsafe
-        )
-
     def _account(self, entries: list[Entry]) -> Account:
-        privacy, count = self.privacy, count_costly(entries)
-        epsilon, signature = (
-            account_epsilon(entries, privacy.delta, privacy.adjacency),
-            sign(self.folder, count),
-        )
+        privacy = self.privacy
+        count = count_costly(entries)
+        epsilon = account_epsilon(entries, privacy.delta, privacy.adjacency)
+        signature = sign(self.folder, count)
         return Account(
             epsilon, privacy.delta, privacy.adjacency, privacy.unit, count, signature
         )
@@ -368,11 +384,11 @@ class BudgetStore:
         return entries
 
 
-def _unsent(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the attempts among the entries of one request that were made since the
-    last closed one.
+def _open_attempts(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the attempts of one request of which nothing was stored or spent yet, the
+    last one first.
     """
-    return list(takewhile(lambda entry: entry.steps > 0, reversed(entries)))
+    return list(takewhile(lambda entry: entry.state == "entered", reversed(entries)))
 
 
 def _hash(answer: bytes) -> str:
@@ -403,11 +419,10 @@ def sign(folder: Path, entries: int) -> str:
     there is no key yet.
     """
     key = _key(folder)
-    return (
-        hmac.new(key, f"fedaux account: {entries}".encode(), hashlib.sha256).hexdigest()
-        if key
-        else ""
-    )
+    if not key:
+        return ""
+    message = f"fedaux account: {entries}".encode()
+    return hmac.new(key, message, hashlib.sha256).hexdigest()
 
 
 def verify_count(folder: Path, entries: int, signature: str) -> bool:
@@ -456,7 +471,7 @@ class SiteAccount:
     @classmethod
     def read(cls, folder: Path, delta: float) -> SiteAccount:
         header, entries = read_account(folder)
-        costly = tuple(entry for entry in entries if entry.steps > 0)
+        costly = tuple(entry for entry in entries if entry.state == "entered")
         return cls(
             folder,
             header.get("adjacency", "replace-one"),

@@ -384,7 +384,7 @@ def killed_training_is_paid_for_again(patch: pytest.MonkeyPatch) -> None:
     """Training that was killed is entered once more, although nothing of it was
     sent.
     """
-    patch.setattr(account, "_unsent", lambda entries: [])
+    patch.setattr(account, "_open_attempts", lambda entries: [])
 
 
 @fails(
