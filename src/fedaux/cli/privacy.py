@@ -85,14 +85,15 @@ def report(
         )
         return
     if rows:
-        header = ("client", "releases", "private training", "ε of everything")
+        columns = ("client", "releases", "private training", "ε of everything")
         shown = rows[: limit or None]
         title = f"ε at δ = {ledger.delta:g}; the {len(shown)} of {len(rows)} clients that spent most"
-        console.print(results_table(title, header, shown))
+        console.print(results_table(title, columns, shown))
     crosses = [(row["what"], row["protection"]) for row in table["crosses"]]
-    header = ("what", "protection")
     console.print(
-        results_table("What leaves a client", header, crosses, text_columns=(0, 1))
+        results_table(
+            "What leaves a client", ("what", "protection"), crosses, text_columns=(0, 1)
+        )
     )
     console.print(f"[bold]Privacy.[/bold] {ledger.statement()}")
 
