@@ -56,7 +56,7 @@ from fedaux.scoring.embedding import (
     SENSITIVITY,
     ClassEmbeddingScorer,
     ClassValues,
-    Head,
+    HeadArrays,
     embed,
     on_features,
     pool_classes,
@@ -112,7 +112,7 @@ class Setting:
             config, negatives, *own, test.gather(), test.labels, len(data.classes)
         )
 
-    def judged(self, head: Head) -> list[float]:
+    def judged(self, head: HeadArrays) -> list[float]:
         """[accuracy, mean log-loss] on the test set."""
         logits = self.test @ head[0].T + head[1]
         right = logits.argmax(axis=1) == self.test_labels

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fedaux import Config
-from fedaux.client.approvals import ApprovalLog
-from fedaux.client.approvals import Entry as LogEntry
+from fedaux.client.approvals import ApprovalLog, LogEntry
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core.progress import OnProgress, no_progress, report_to
 from fedaux.data.federated import open_data

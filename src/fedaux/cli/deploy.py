@@ -30,7 +30,7 @@ StuckAfter = Annotated[
     float | None,
     typer.Option(min=1, help="Seconds without progress; else as the run has measured."),
 ]
-Watched = Annotated[
+WatchedFolder = Annotated[
     Path,
     typer.Argument(
         help="The folder of the deployment, of its server, or of a run that merges regions."
@@ -201,7 +201,7 @@ def add(
 @app.command(
     epilog=examples("fedaux deploy register hospitals     # as server/register.sh does")
 )
-def register(folder: Watched = Path(), as_json: Json = False) -> None:
+def register(folder: WatchedFolder = Path(), as_json: Json = False) -> None:
     """Let in the sites whose public keys are in server/keys. One name has one key: any
     other is shut out.
     """
@@ -346,7 +346,7 @@ def renew(
     )
 )
 def status(
-    folder: Watched = Path(),
+    folder: WatchedFolder = Path(),
     once: Annotated[
         bool, typer.Option("--once", help="Show it once, and end.")
     ] = False,
@@ -382,7 +382,7 @@ def status(
     )
 )
 def metrics(
-    folder: Watched = Path(),
+    folder: WatchedFolder = Path(),
     host: Annotated[
         str, typer.Option(help="Address to listen at; nobody is asked for a password.")
     ] = "127.0.0.1",
@@ -445,7 +445,7 @@ def check(
         "fedaux deploy preflight hospitals     # at the server, before run.sh"
     )
 )
-def preflight(folder: Watched = Path(), as_json: Json = False) -> None:
+def preflight(folder: WatchedFolder = Path(), as_json: Json = False) -> None:
     """Find what would go wrong at the server before anything is sent: data,
     pre-training, disk, and who is there.
     """

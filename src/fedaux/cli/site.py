@@ -16,7 +16,7 @@ from fedaux.cli.common import Json, examples, print_result
 from fedaux.core.event_log import printable
 
 if TYPE_CHECKING:
-    from fedaux.client.approvals import ApprovalLog, Entry
+    from fedaux.client.approvals import ApprovalLog, LogEntry
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -105,7 +105,7 @@ def log(
     print_result(as_json, result, "\n".join(lines))
 
 
-def _log_line(entry: Entry) -> str:
+def _log_line(entry: LogEntry) -> str:
     """One event; for an order that was begun or answered, its kind and its hash."""
     line = f"{entry.time}  {entry.event:9}  {entry.id}  {entry.by}"
     if entry.event in ("begun", "answered"):

@@ -123,7 +123,7 @@ def cost_in_words(words: Sequence[str], config: Config, releases: int = 1) -> st
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogEntry:
     """One line of the log."""
 
     time: str
@@ -133,7 +133,7 @@ class Entry:
     facts: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
-Log = tuple[list[Entry], str]  # all lines, and the code of the last one
+Log = tuple[list[LogEntry], str]  # all lines, and the code of the last one
 
 
 class ApprovalLog:
@@ -142,7 +142,7 @@ class ApprovalLog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LogEntry]:
         """Read and verify all lines; raise a `LogError` if any was forged, cut, removed
         or put elsewhere.
         """
@@ -173,7 +173,7 @@ class ApprovalLog:
                 )
             self._append(log, event, matching[0], by)
 
-    def pending(self) -> list[Entry]:
+    def pending(self) -> list[LogEntry]:
         """The proposals that nobody has decided, oldest first."""
         return _undecided(self.entries())
 
@@ -268,7 +268,7 @@ class ApprovalLog:
         """
         entries, before = log
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
-        entry = Entry(moment, event, identity, by, facts or {})
+        entry = LogEntry(moment, event, identity, by, facts or {})
         content = json.dumps(vars(entry), sort_keys=True)
         code = self._code(before, content)
         with (self.folder / LOG).open("a", encoding="utf-8") as file:
@@ -288,7 +288,7 @@ class ApprovalLog:
     def _read(self) -> Log:
         """(entries, code of the last one)."""
         path = self.folder / LOG
-        entries: list[Entry] = []
+        entries: list[LogEntry] = []
         before = ""
         code = ""
         for number, line in enumerate(self._lines(), 1):
@@ -300,7 +300,7 @@ class ApprovalLog:
                     f"{path}, line {number}: it was changed, or lines before it were "
                     "removed or moved"
                 )
-            entries.append(Entry(**json.loads(content)))
+            entries.append(LogEntry(**json.loads(content)))
         head_path = self.folder / HEAD
         head = head_path.read_text(encoding="utf-8") if head_path.is_file() else ""
         lines = len(entries)
@@ -454,7 +454,7 @@ def difference(order: DataOrder, plan: RunPlan) -> str:
     return f"These differ: {', '.join(names)}."
 
 
-def _check_decision(entries: Sequence[Entry], plan: RunPlan) -> None:
+def _check_decision(entries: Sequence[LogEntry], plan: RunPlan) -> None:
     decision = _decision(entries, plan.hash)
     if decision == "approved":
         return
@@ -465,7 +465,7 @@ def _check_decision(entries: Sequence[Entry], plan: RunPlan) -> None:
     )
 
 
-def _check_room(entries: Sequence[Entry], planned: PlannedOrder) -> None:
+def _check_room(entries: Sequence[LogEntry], planned: PlannedOrder) -> None:
     _check_decision(entries, planned.plan)
     begun = _recorded(entries, "begun", planned)
     if planned.identity not in begun and len(begun) >= planned.ask.at_most:
@@ -476,7 +476,7 @@ def _check_room(entries: Sequence[Entry], planned: PlannedOrder) -> None:
         )
 
 
-def _decision(entries: Sequence[Entry], identity: str) -> str:
+def _decision(entries: Sequence[LogEntry], identity: str) -> str:
     """Return the last word on a proposal: approved, refused or pending."""
     words = [
         entry.event
@@ -486,7 +486,7 @@ def _decision(entries: Sequence[Entry], identity: str) -> str:
     return words[-1] if words else "pending"
 
 
-def _undecided(entries: Sequence[Entry]) -> list[Entry]:
+def _undecided(entries: Sequence[LogEntry]) -> list[LogEntry]:
     proposed = {entry.id: entry for entry in entries if entry.event == "proposed"}
     return [
         entry
@@ -495,7 +495,9 @@ def _undecided(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def _recorded(entries: Sequence[Entry], event: str, planned: PlannedOrder) -> set[str]:
+def _recorded(
+    entries: Sequence[LogEntry], event: str, planned: PlannedOrder
+) -> set[str]:
     """Return the orders that were begun, or answered, for one part of a plan."""
     wanted = _ask_hash(planned.ask)
     return {

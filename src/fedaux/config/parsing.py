@@ -23,8 +23,8 @@ from typing import (
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.errors import Exit, FedauxError, unknown_name
 
-Option = int | float | str | bool | tuple[str, ...] | tuple[int, ...]
-Options = tuple[tuple[str, Option], ...]  # sorted by name
+OptionValue = int | float | str | bool | tuple[str, ...] | tuple[int, ...]
+Options = tuple[tuple[str, OptionValue], ...]  # sorted by name
 
 
 class ConfigError(FedauxError, ValueError):

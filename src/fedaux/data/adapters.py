@@ -48,7 +48,7 @@ from fedaux.data.text import valid_text
 
 Shape = int | str | Sequence[int | str]
 # record, label, person; None is missing, or could not be read
-Item = tuple[Any, Any, Any]
+Sample = tuple[Any, Any, Any]
 MODES = {channels: mode for mode, channels in CHANNELS.items()}
 # columns in which a record may be
 RECORDS = ("image", "img", "text", "content", "x", "features")
@@ -118,7 +118,7 @@ def from_torch(
     return Corpus(records(dataset), None if test is None else records(test), names)
 
 
-def _pair(item: Any) -> Item:
+def _pair(item: Any) -> Sample:
     """One item of a PyTorch dataset."""
     parts = [*item] if isinstance(item, (tuple, list)) else [item]
     x, label, *_ = [*parts, None, None]
@@ -390,7 +390,7 @@ def attempt(read: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def read_one_by_one(
-    items: Iterable[Item], count: int, spec: RecordSpec, classes: DeclaredClasses
+    items: Iterable[Sample], count: int, spec: RecordSpec, classes: DeclaredClasses
 ) -> Records:
     """Read `count` records of the kind and shape of `spec`, with labels from `classes`
     and the ids of persons.

@@ -26,7 +26,7 @@ from fedaux.data.arrays import require_file
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, to_name
 from fedaux.data.records import Corpus, Records
 
-Row = Mapping[str, Any]
+TextRow = Mapping[str, Any]
 MAX_FIELD_SIZE = 2**31 - 1  # characters; the csv module's default is 131,072
 
 
@@ -46,7 +46,7 @@ def csv_text(
     persons. With `declared` classes a record ends with its line, also within quotes.
     """
 
-    def read(file: Path, table: _Table) -> Iterator[Row]:
+    def read(file: Path, table: _Table) -> Iterator[TextRow]:
         csv.field_size_limit(MAX_FIELD_SIZE)
         if table.declared:
             lines = _lines(file)
@@ -72,7 +72,7 @@ def _fields(line: str) -> list[str]:
         return []
 
 
-def _read_jsonl(file: Path, table: _Table) -> Iterator[Row]:
+def _read_jsonl(file: Path, table: _Table) -> Iterator[TextRow]:
     if table.declared:
         yield from map(_object, _lines(file))
     else:
@@ -80,7 +80,7 @@ def _read_jsonl(file: Path, table: _Table) -> Iterator[Row]:
             yield from (json.loads(line) for line in stream if line.strip())
 
 
-def _object(line: str) -> Row:
+def _object(line: str) -> TextRow:
     """Parse one line of JSON by itself; an invalid line is an empty row."""
     try:
         row = json.loads(line)
@@ -106,7 +106,7 @@ def _open(file: Path, mode: str, **options: Any) -> Any:
     return file.open(mode, **options)
 
 
-def _read_parquet(file: Path, table: _Table) -> Iterator[Row]:
+def _read_parquet(file: Path, table: _Table) -> Iterator[TextRow]:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
@@ -171,7 +171,7 @@ class _Table:
                 'in [data]: options = {text = "...", label = "..."}, person = "..."'
             )
 
-    def require_values(self, file: Path, count: int, row: Row) -> None:
+    def require_values(self, file: Path, count: int, row: TextRow) -> None:
         missing = [name for name in self.required if to_name(row.get(name)) is None]
         if missing:
             raise ValueError(
@@ -180,7 +180,7 @@ class _Table:
                 "label=... (label='' for text without labels), or fix the record"
             )
 
-    def text(self, row: Row) -> str:
+    def text(self, row: TextRow) -> str:
         return valid_text(
             " ".join(name_or_nobody(row.get(name)) for name in self.texts)
         )
@@ -192,7 +192,7 @@ def valid_text(text: str) -> str:
 
 
 def _corpus(
-    read: Callable[[Path, _Table], Iterable[Row]],
+    read: Callable[[Path, _Table], Iterable[TextRow]],
     path: Path,
     text: str | Sequence[str] = "text",
     label: str = "label",
@@ -242,7 +242,7 @@ parquet_text = partial(_corpus, _read_parquet)  # .parquet; options as for `csv_
 
 
 def _columns(
-    table: _Table, rows: Iterable[Row], file: Path
+    table: _Table, rows: Iterable[TextRow], file: Path
 ) -> tuple[list[str], list[str], list[str]]:
     """(texts, labels, persons)"""
     texts = []

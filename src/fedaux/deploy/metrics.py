@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 
-class Figure(NamedTuple):
+class MetricRow(NamedTuple):
     """One metric. A name that ends in _total is a counter, any other a gauge."""
 
     name: str
@@ -79,42 +79,44 @@ def serve(read: Callable[[], Status], host: str, port: int) -> Iterator[str]:
         thread.join()
 
 
-def _run_figures(status: Status) -> Iterator[Figure]:
-    yield Figure("link_up", "Whether the SuperLink answers", {(): float(status.link)})
+def _run_figures(status: Status) -> Iterator[MetricRow]:
+    yield MetricRow(
+        "link_up", "Whether the SuperLink answers", {(): float(status.link)}
+    )
     states = {(state,): float(state == status.state) for state in get_args(State)}
-    yield Figure("run_state", "1 for the state of the run", states, ("state",))
+    yield MetricRow("run_state", "1 for the state of the run", states, ("state",))
     run = status.record
     if not run.rounds:
         return
-    yield Figure("rounds_total", "Rounds finished", {(): run.finished_rounds})
-    yield Figure("rounds_planned", "Rounds of the run", {(): run.rounds})
-    yield Figure(
+    yield MetricRow("rounds_total", "Rounds finished", {(): run.finished_rounds})
+    yield MetricRow("rounds_planned", "Rounds of the run", {(): run.rounds})
+    yield MetricRow(
         "run_phase",
         "1 for the phase of the run",
         {(status.phase or "none",): 1.0},
         ("phase",),
     )
-    yield Figure(
+    yield MetricRow(
         "run_start_timestamp_seconds",
         "When this process of the run began",
         {(): run.started},
     )
-    yield Figure(
+    yield MetricRow(
         "run_last_progress_timestamp_seconds",
         "Last sign of progress",
         {(): run.last_progress},
     )
-    yield Figure(
+    yield MetricRow(
         "run_stuck_after_seconds",
         "Silence after which a run is stuck",
         {(): status.stuck_after},
     )
     spent = {(phase,): seconds for phase, seconds in run.seconds.items()}
-    yield Figure("round_seconds_total", "Seconds of all rounds", spent, ("phase",))
+    yield MetricRow("round_seconds_total", "Seconds of all rounds", spent, ("phase",))
     last = {(phase,): seconds for phase, seconds in run.last_seconds.items()}
-    yield Figure("last_round_seconds", "Seconds of the last round", last, ("phase",))
+    yield MetricRow("last_round_seconds", "Seconds of the last round", last, ("phase",))
     sizes = {("sent",): run.bytes_sent, ("received",): run.bytes_received}
-    yield Figure(
+    yield MetricRow(
         "array_bytes_total",
         "Bytes of arrays in orders and replies",
         sizes,
@@ -122,7 +124,7 @@ def _run_figures(status: Status) -> Iterator[Figure]:
     )
 
 
-def _site_figures(status: Status) -> Iterator[Figure]:
+def _site_figures(status: Status) -> Iterator[MetricRow]:
     online: dict[Any, float | None] = {}
     asked_at: dict[Any, float | None] = {}
     last_reply: dict[Any, float | None] = {}
@@ -144,30 +146,32 @@ def _site_figures(status: Status) -> Iterator[Figure]:
         spent[label] = record.epsilon
         left[label] = site.left
     by_site = ("site",)
-    yield Figure("site_online", "Whether the site's node is connected", online, by_site)
-    yield Figure(
+    yield MetricRow(
+        "site_online", "Whether the site's node is connected", online, by_site
+    )
+    yield MetricRow(
         "site_asked_timestamp_seconds",
         "Since when it has not answered its order",
         asked_at,
         by_site,
     )
-    yield Figure(
+    yield MetricRow(
         "site_last_reply_timestamp_seconds",
         "Its last reply that was used",
         last_reply,
         by_site,
     )
-    yield Figure("replies_total", "Replies that could be used", replies, by_site)
-    yield Figure(
+    yield MetricRow("replies_total", "Replies that could be used", replies, by_site)
+    yield MetricRow(
         "replies_refused_total",
         "Replies that could not, or never came",
         refused,
         ("site", "reason"),
     )
-    yield Figure(
+    yield MetricRow(
         "privacy_epsilon_spent", "Spent in all runs, as the site says", spent, by_site
     )
-    yield Figure(
+    yield MetricRow(
         "privacy_epsilon_left",
         "What the server's settings leave of its budget",
         left,

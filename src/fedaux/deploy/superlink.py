@@ -265,7 +265,7 @@ class UselessMiddleware:
                     os.kill(os.getpid(), signal.SIGTERM)
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What a connection waits for."""
 
     NOTHING = "nothing"  # a request is answered, or the next one has not begun
@@ -285,7 +285,7 @@ class Waiting:
         received: The bytes that had come over this connection.
     """
 
-    phase: Phase
+    phase: ConnectionPhase
     newest: object
     received: int
 
@@ -296,10 +296,10 @@ class Waiting:
         same_phase = self.phase is before.phase
         if not same_phase or self.newest is not before.newest:
             return False
-        if self.phase is Phase.BODY:
+        if self.phase is ConnectionPhase.BODY:
             grown = self.received - before.received
             return grown < MIN_BODY_RATE * REQUEST_TIMEOUT
-        return self.phase is Phase.HEADERS
+        return self.phase is ConnectionPhase.HEADERS
 
 
 class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
@@ -311,7 +311,7 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     _peer = ""
     _head = 0  # bytes of a request whose headers are not all there yet
     _received = 0  # bytes of everything
-    _last_look = Waiting(Phase.NOTHING, None, 0)
+    _last_look = Waiting(ConnectionPhase.NOTHING, None, 0)
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -363,11 +363,11 @@ class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
     def _waiting(self) -> Waiting:
         if self._body_missing():
-            phase = Phase.BODY
+            phase = ConnectionPhase.BODY
         elif self.cycle is None or self._head > 0:
-            phase = Phase.HEADERS
+            phase = ConnectionPhase.HEADERS
         else:
-            phase = Phase.NOTHING
+            phase = ConnectionPhase.NOTHING
         return Waiting(phase, self.cycle, self._received)
 
     def _watch(self) -> None:

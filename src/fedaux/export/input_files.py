@@ -30,7 +30,7 @@ TAKES = {
     "text": ".csv, .jsonl, .parquet or .txt, one text a row",
 }
 
-Block = tuple[list[str], Any]  # names and records
+NamedBlock = tuple[list[str], Any]  # names and records
 
 
 class UnreadableError(RecordsError):
@@ -52,7 +52,7 @@ class InputReader:
     strict: bool = False
     skipped: list[Path] = field(default_factory=list, compare=False)
 
-    def blocks(self, paths: Iterable[Path]) -> Iterator[Block]:
+    def blocks(self, paths: Iterable[Path]) -> Iterator[NamedBlock]:
         """Yield all records of all files; missing or unsupported files raise an error
         before anything is read.
         """
@@ -77,7 +77,7 @@ class InputReader:
                 return None
         return total
 
-    def _reader(self, path: Path) -> Callable[[Path], Iterator[Block]]:
+    def _reader(self, path: Path) -> Callable[[Path], Iterator[NamedBlock]]:
         if not path.exists():
             raise RecordsError(
                 f"there is no file or folder {path}; give "
@@ -96,7 +96,7 @@ class InputReader:
             f"{TAKES[kind]}"
         )
 
-    def _images(self, path: Path) -> Iterator[Block]:
+    def _images(self, path: Path) -> Iterator[NamedBlock]:
         files = list_images(path) if path.is_dir() else [path]
         if not files:
             raise RecordsError(
@@ -105,7 +105,9 @@ class InputReader:
             )
         yield from self.images(files, strict=self.strict or not path.is_dir())
 
-    def images(self, files: Sequence[Path], strict: bool = False) -> Iterator[Block]:
+    def images(
+        self, files: Sequence[Path], strict: bool = False
+    ) -> Iterator[NamedBlock]:
         """These files in blocks; names are their paths."""
         for start in range(0, len(files), BLOCK):
             names = []
@@ -147,7 +149,7 @@ class InputReader:
             image = ImageOps.fit(image, (width, height), Image.Resampling.BOX)
         return np.asarray(image, dtype=np.uint8).reshape(self.record_spec.shape)
 
-    def _arrays(self, path: Path) -> Iterator[Block]:
+    def _arrays(self, path: Path) -> Iterator[NamedBlock]:
         records = _array(path)
         shape = self.record_spec.shape
         are_images = self.record_spec.kind == "image" and records.dtype == np.uint8
@@ -157,7 +159,7 @@ class InputReader:
             self.record_spec.validate(records)  # raises with the reason
         yield from _numbered(path, records)
 
-    def _texts(self, path: Path) -> Iterator[Block]:
+    def _texts(self, path: Path) -> Iterator[NamedBlock]:
         suffix = suffix_of(path)
         if suffix == ".txt":
             lines = path.read_text("utf-8").splitlines()
@@ -167,7 +169,7 @@ class InputReader:
         yield from _numbered(path, list(table.train.x))
 
 
-def _numbered(path: Path, records: Any) -> Iterator[Block]:
+def _numbered(path: Path, records: Any) -> Iterator[NamedBlock]:
     for start in range(0, len(records), BLOCK):
         block = records[start : start + BLOCK]
         numbers = range(start, start + len(block))

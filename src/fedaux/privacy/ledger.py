@@ -83,7 +83,7 @@ _MAX_NAMES = 5  # clients that a statement names
 
 
 @dataclass(frozen=True)
-class SecureSums:
+class SumAssumption:
     """The assumption behind a run whose server sees sums only."""
 
     sites: int
@@ -91,7 +91,7 @@ class SecureSums:
     colluders: int
 
     @classmethod
-    def of(cls, federation: FederationConfig, sites: int) -> SecureSums:
+    def of(cls, federation: FederationConfig, sites: int) -> SumAssumption:
         return cls(
             sites, agreed_threshold(sites, federation.threshold), federation.colluders
         )
@@ -124,7 +124,7 @@ class Ledger:
     unresponsive: Collection[str] = ()
     unprotected_sums: int = 0  # clients that sent sums of their features
     models: bool = True
-    secure: SecureSums | None = None
+    secure: SumAssumption | None = None
 
     @classmethod
     def of(
@@ -135,7 +135,7 @@ class Ledger:
         history: Sequence[RoundResult],
         unprotected_sums: int = 0,
         models: bool = True,
-        secure: SecureSums | None = None,
+        secure: SumAssumption | None = None,
     ) -> Ledger:
         """Make the ledger from the parts of a run's state."""
         trained = Counter(

@@ -65,7 +65,7 @@ SIGNATURE = 64  # bytes
 NONCE = bytes(12)  # each key of a box encrypts one message
 LEAST_SITES, MOST_SITES = 3, 300  # of a sum: each pair of sites has a mask of its own
 ALL_BELOW = 6  # sites of which all are needed
-Vector = NDArray[np.uint64]
+Residues = NDArray[np.uint64]
 Names = tuple[str, ...]
 
 
@@ -397,7 +397,7 @@ class SiteState:
         opened = {name: self._open(name, box) for name, box in sealed.items()}
         return replace(self, shares={**self.shares, **opened})
 
-    def mask(self, vector: NDArray[np.int64]) -> Vector:
+    def mask(self, vector: NDArray[np.int64]) -> Residues:
         """Step 2, second half: this site's vector under its masks, after `accept`."""
         self._require(len(self.shares) > 1, "a masked vector was asked for out of turn")
         self._require(
@@ -530,7 +530,7 @@ def new_site(settings: SumSettings, name: str) -> SiteState:
 def unmasked_sum(
     settings: SumSettings,
     keys: Mapping[str, Keys],
-    masked: Mapping[str, Vector],
+    masked: Mapping[str, Residues],
     sharing: Iterable[str],
     replies: Sequence[Unmasking],
 ) -> NDArray[np.int64]:
@@ -626,7 +626,7 @@ def share_info(settings: SumSettings, sender: Keys, to: Keys) -> bytes:
     return b"share" + settings.context + names + sender.share_key + to.share_key
 
 
-def add_pair_mask(total: Vector, secret: bytes, site: str, other: str) -> None:
+def add_pair_mask(total: Residues, secret: bytes, site: str, other: str) -> None:
     """Of two sites one adds the mask and the other takes it off."""
     mask = keystream(secret, len(total))
     if site < other:
@@ -635,7 +635,7 @@ def add_pair_mask(total: Vector, secret: bytes, site: str, other: str) -> None:
         total -= mask
 
 
-def keystream(key: bytes, length: int) -> Vector:
+def keystream(key: bytes, length: int) -> Residues:
     """`length` numbers of 64 bits from ChaCha20; a key is used for one stream only."""
     encryptor = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
     return np.frombuffer(encryptor.update(bytes(8 * length)), "<u8").astype(

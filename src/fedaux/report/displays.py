@@ -33,7 +33,7 @@ _SOON = 1.0  # seconds after which work far below has a line
 _NAME_WIDTH = 30  # columns of a bar's name: one line each in a terminal of 80
 
 
-class Bars:
+class ProgressBars:
     """The bars of a panel, by run and kind; the run is "" outside of sweeps."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -129,7 +129,7 @@ class Display(ABC):
         self.step = step(event)
 
     @abstractmethod
-    def move(self, bars: Bars) -> Task:
+    def move(self, bars: ProgressBars) -> Task:
         """Move the bar of the event, and return it."""
 
     @abstractmethod
@@ -137,14 +137,14 @@ class Display(ABC):
         """Whether the user sees a line, where there is no terminal."""
 
     @abstractmethod
-    def leave(self, bars: Bars, bar: Task) -> None:
+    def leave(self, bars: ProgressBars, bar: Task) -> None:
         """Remove the bar if it is finished and need not stay."""
 
 
 class WholeDisplay(Display):
     """A run or a sweep as a whole."""
 
-    def move(self, bars: Bars) -> Task:
+    def move(self, bars: ProgressBars) -> Task:
         # the panel has the figures of a single run below
         in_panel = isinstance(self.event, RoundFinished) and not self.run
         note = "" if in_panel else self.step.note
@@ -156,7 +156,7 @@ class WholeDisplay(Display):
     def has_line(self, lines: Lines, bar: Task) -> bool:
         return not self.run or isinstance(self.event, RoundFinished)
 
-    def leave(self, bars: Bars, bar: Task) -> None:
+    def leave(self, bars: ProgressBars, bar: Task) -> None:
         """The bar stays."""
 
 
@@ -167,7 +167,7 @@ class PhaseDisplay(Display):
 
     kind = "now"
 
-    def move(self, bars: Bars) -> Task:
+    def move(self, bars: ProgressBars) -> Task:
         task, done, total, note = self.step
         name = f"{self.run}, {task}" if self.run else task
         return bars.move(self.run, self.kind, name, done, total, note)
@@ -177,7 +177,7 @@ class PhaseDisplay(Display):
             return False
         return bar.finished or lines.is_due(bar.description)
 
-    def leave(self, bars: Bars, bar: Task) -> None:
+    def leave(self, bars: ProgressBars, bar: Task) -> None:
         if bar.finished and self.run:
             bars.remove_run(self.run)
 
@@ -195,12 +195,12 @@ class PhaseDisplay(Display):
 class NoteDisplay(PhaseDisplay):
     """A step of one of several runs: the note beside the bar of its rounds."""
 
-    def move(self, bars: Bars) -> Task:
+    def move(self, bars: ProgressBars) -> Task:
         task, done, total, note = self.step
         progress = f"{done}/{total}" if total else note
         return bars.annotate(self.run, "rounds", f"{task}: {progress}")
 
-    def leave(self, bars: Bars, bar: Task) -> None:
+    def leave(self, bars: ProgressBars, bar: Task) -> None:
         """The bar is that of the run."""
 
 
@@ -216,7 +216,7 @@ class WorkDisplay(PhaseDisplay):
         ends_a_line = bar.finished and lines.has(name)
         return ends_a_line or lines.is_due(name)
 
-    def leave(self, bars: Bars, bar: Task) -> None:
+    def leave(self, bars: ProgressBars, bar: Task) -> None:
         if bar.finished:
             bars.remove(self.run, self.kind)
 

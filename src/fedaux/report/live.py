@@ -28,7 +28,7 @@ from fedaux.core.progress import (
     report_to,
 )
 from fedaux.core.results import RoundResult
-from fedaux.report.displays import Bars, Lines, display
+from fedaux.report.displays import Lines, ProgressBars, display
 from fedaux.report.progress import describe
 from fedaux.report.terminal import format_seconds, print_plainly, sparkline
 
@@ -92,7 +92,7 @@ class Live:
         hint: Callable[[], str] = lambda: _STOPPED,
     ) -> None:
         self.console = console
-        self.bars = Bars(clock)
+        self.bars = ProgressBars(clock)
         self._clock = clock
         self._begun = clock()
         self._hint = hint

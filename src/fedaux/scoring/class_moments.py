@@ -44,7 +44,7 @@ from fedaux.scoring.embedding import (
     BETWEEN_GROUPS,
     ClassEmbeddingScorer,
     ClassValues,
-    Head,
+    HeadArrays,
     Pooled,
     Spectrum,
     embed,
@@ -155,7 +155,7 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         reference: Reference,
         releases: Sequence[Release],
         kind: str = "discriminant",
-    ) -> Head:
+    ) -> HeadArrays:
         """Compute a head on h0's own features; `kind` is one of `HEADS`, where there
         are second moments.
         """

@@ -49,7 +49,7 @@ BETWEEN_GROUPS = 0.5
 # in units of GRID; proven in `client.summaries.embedding`
 SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}
 # (weights (C, H), biases (C,)) on h0's own features
-Head = tuple[NDArray[np.float32], NDArray[np.float32]]
+HeadArrays = tuple[NDArray[np.float32], NDArray[np.float32]]
 # counts below this many standard deviations of their noise count as 0
 COUNT_THRESHOLD = 2.0
 
@@ -229,7 +229,7 @@ class ClassEmbeddingScorer(PortableScorer):
 
     def head(
         self, public: Arrays, reference: Reference, releases: Sequence[Release]
-    ) -> Head:
+    ) -> HeadArrays:
         """Compute a head on h0's own features from releases alone, which costs no
         further privacy.
         """
@@ -324,7 +324,7 @@ class Pooled:
             predictive(mean, public, sigma, records) for mean, sigma, records in columns
         ]
 
-    def head(self, public: Arrays, reference: Reference) -> Head:
+    def head(self, public: Arrays, reference: Reference) -> HeadArrays:
         """(weights (C, H), biases (C,)) of a head on h0's own features, by discriminant
         analysis of the class means.
 
@@ -365,7 +365,7 @@ class Pooled:
         return np.asarray(np.log(self.records / self.records.sum()))
 
 
-def on_features(public: Arrays, weights: Vector, bias: Vector) -> Head:
+def on_features(public: Arrays, weights: Vector, bias: Vector) -> HeadArrays:
     """Convert a head on φ, (C, k), to one on h0's own features, (C, H): u = (h0 − μ) B
     stands for its direction.
     """

@@ -27,7 +27,7 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically, write_from
 from fedaux.core.results import RoundResult
 from fedaux.messages import Release
-from fedaux.privacy.ledger import Ledger, SecureSums
+from fedaux.privacy.ledger import Ledger, SumAssumption
 
 # weights, and how much of the files that grow is committed
 STATE_FILE = "state.safetensors"
@@ -289,7 +289,7 @@ class RunState:
         secure = None
         if self.config.federation.secure:
             sites = len(self.summed or self.selected)
-            secure = SecureSums.of(self.config.federation, sites)
+            secure = SumAssumption.of(self.config.federation, sites)
         return Ledger.of(
             releases,
             self.accounts,

@@ -22,7 +22,12 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from fedaux.deploy import flower_patches, membership, run_control, superlink, supernode
 from fedaux.deploy.link import ControlLink
 from fedaux.deploy.run_control import RunControl
-from fedaux.deploy.superlink import ConnectionRate, LimitedProtocol, Phase, Waiting
+from fedaux.deploy.superlink import (
+    ConnectionPhase,
+    ConnectionRate,
+    LimitedProtocol,
+    Waiting,
+)
 from helpers.mutations.registry import fails
 
 RUN_CONTROL = "unit/deploy/test_run_control.py"
@@ -314,7 +319,7 @@ def later_half_open_request_is_waited_for(patch: pytest.MonkeyPatch) -> None:
     stalled_since = Waiting.stalled_since
 
     def first_request_stalled(self: Waiting, before: Waiting) -> bool:
-        first = self.newest is None or self.phase is Phase.BODY
+        first = self.newest is None or self.phase is ConnectionPhase.BODY
         return first and stalled_since(self, before)
 
     patch.setattr(Waiting, "stalled_since", first_request_stalled)

@@ -31,7 +31,7 @@ from fedaux.messages import (
 )
 from fedaux.messages.declaration import REPLIES
 from fedaux.messages.replies import COVERED, PUBLIC, SIDE_CHANNELS, UNPROTECTED
-from fedaux.privacy.ledger import Ledger, SecureSums, disclosed_by, disclosures
+from fedaux.privacy.ledger import Ledger, SumAssumption, disclosed_by, disclosures
 
 
 def release(client: str = "a") -> Release:
@@ -250,7 +250,7 @@ def test_in_secure_sums_what_is_summed_without_noise_is_named() -> None:
     """Weights of teachers, sizes and losses are in the sum, and two sums can be
     subtracted.
     """
-    secure = replace(ledger(account(0.1)), secure=SecureSums(6, 5, 1))
+    secure = replace(ledger(account(0.1)), secure=SumAssumption(6, 5, 1))
     said = secure.statement()
     assert said.startswith("The noisy sums of this run are (0.1, 1e-05)-")
     assert (

@@ -38,7 +38,7 @@ from fedaux.scoring.class_moments import (
     sensitivity,
     widest_level,
 )
-from fedaux.scoring.embedding import ClassEmbeddingScorer, Head
+from fedaux.scoring.embedding import ClassEmbeddingScorer, HeadArrays
 from fedaux.scoring.registry import make_scorer
 
 SPLITS = [
@@ -354,7 +354,7 @@ class Federation:
             )
             self.releases.append(release(made, f"client {index}", privacy))
 
-    def logits(self, head: Head) -> np.ndarray:
+    def logits(self, head: HeadArrays) -> np.ndarray:
         return np.asarray(self.test @ head[0].T + head[1])
 
     def accuracy(self, kind: str = "discriminant") -> float:
