@@ -8,18 +8,14 @@ from fedaux import Corpus, Extractor, Records
 
 
 def network(shape, width=32):
-    """The feature extractor of your model, (B, *shape) → (B, width); fedaux adds the
-    linear head.
-    """
+    """The feature extractor of your model, (B, *shape) → (B, width); fedaux adds the linear head."""
     return Extractor(
         nn.Flatten(), nn.Linear(int(np.prod(shape)), width), nn.ReLU(), width=width
     )
 
 
 def data():
-    """Records and labels. Images are uint8 (N, H, W, C), tables are floats (N,
-    columns).
-    """
+    """Records and labels. Images are uint8 (N, H, W, C), tables are floats (N, columns)."""
     x, y = load_digits(return_X_y=True)
     return Corpus(
         Records((x / 16).astype(np.float32), y.astype(np.int64)),
