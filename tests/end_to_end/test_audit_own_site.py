@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from fedaux import per_record_safe
 from fedaux.audit.odd_records import FORMATS
 from fedaux.audit.run import OWN_ATTACKS, audit_site
+from fedaux.client.summaries import embedding
 from fedaux.config.schema import Config
 from fedaux.flower import serialization
-from fedaux.scoring import embedding
 from helpers.commands import fedaux, paragraph
 from helpers.mutations import guessed_split, labels_by_record, uncapped
 from helpers.tiny_text import publish_encoder

@@ -11,7 +11,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from fedaux.server.run_lock import FILE as LOCK
 
 from fedaux.client.secure_sums import FOLDER as SUMS
 from fedaux.core.io import DECODED
@@ -19,6 +18,7 @@ from fedaux.privacy.account import FILE as ACCOUNT
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.roster import ROSTER_FILE
+from fedaux.runs.run_lock import LOCK_FILE as LOCK
 from fedaux.runs.server_app import ACCOUNTS
 from fedaux.server.run_state import STATE_FILE as STATE
 from fedaux.server.run_state import RunState

@@ -368,7 +368,6 @@ def test_json_is_one_object_and_nothing_else(
         (("prepare", "tiny.toml"), "extractors"),
         (("init", "text"), "files"),
         (("deploy", "init", "sites", "--site", "a"), "readme"),
-        (("privacy", "audit", "--only", "questions"), "violated"),
         (("privacy", "plan", "--records", "100", "--epsilon", "1"), "kept"),
     ):
         assert fedaux(monkeypatch, *words, "--json") == 0

@@ -15,6 +15,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
+from fedaux.client.summaries import logistic as summaries
 from fedaux.client.summaries import summarise
 from fedaux.client.training import train_local
 from fedaux.config.methods import METHODS, PAPER
@@ -218,14 +219,14 @@ def test_e_the_released_point_is_the_minimiser() -> None:
     )
 
     def check(w: np.ndarray) -> None:
-        gradient = logistic.objective(w, own, np.ones(len(own)), negatives, 1e-3, 2000)[
-            1
-        ]
+        gradient = summaries.objective(
+            w, own, np.ones(len(own)), negatives, 1e-3, 2000
+        )[1]
         assert np.linalg.norm(gradient) <= 1e-3 * 2 / 2000
 
-    check(logistic.solve(own, np.ones(len(own)), negatives, 1e-3, 2000))
+    check(summaries.solve(own, np.ones(len(own)), negatives, 1e-3, 2000))
     stopped = minimize(
-        logistic.objective,
+        summaries.objective,
         np.zeros(40),
         (own, np.ones(len(own)), negatives, 1e-3, 2000),
         jac=True,
@@ -246,7 +247,7 @@ def test_f_each_adjacency_has_its_own_constant() -> None:
         np.linalg.norm(
             np.subtract(
                 *(
-                    logistic.solve(row, np.ones(len(row)), negatives, ridge, many + 1)
+                    summaries.solve(row, np.ones(len(row)), negatives, ridge, many + 1)
                     for row in pair
                 )
             )
@@ -372,7 +373,7 @@ def test_k_a_private_record_equal_to_a_public_one_relabels_nothing() -> None:
         return -(labels * expit(-labels * (rows @ w))) @ rows / len(rows)
 
     def by_index(own: np.ndarray) -> np.ndarray:
-        return logistic.objective(w, own, np.ones(len(own)), negatives, 0.0, 50)[1]
+        return summaries.objective(w, own, np.ones(len(own)), negatives, 0.0, 50)[1]
 
     def check(gradient: Callable[[np.ndarray], np.ndarray]) -> None:
         """Exchanging the record −twin for twin."""

@@ -422,9 +422,8 @@ def answers_are_not_stored(patch: pytest.MonkeyPatch) -> None:
         *known_entries: Any,
     ) -> bytes:
         with self._locked() as entries:
-            entry = self._entry(
-                request, plan([entry for entry in entries if entry.steps > 0])
-            )
+            mechanism = plan([entry for entry in entries if entry.steps > 0])
+            entry = Entry.of(request, mechanism, self.privacy.unsafe_seed >= 0)
             if request not in {earlier.request for earlier in entries}:
                 self._check_total(entries, entry)
                 self._append(entry)
