@@ -19,7 +19,7 @@ from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.roster import ROSTER_FILE
 from fedaux.runs.run_lock import LOCK_FILE as LOCK
-from fedaux.runs.server_app import ACCOUNTS
+from fedaux.runs.server_app import SPENDING_FILE as ACCOUNTS
 from fedaux.server.run_state import STATE_FILE as STATE
 from fedaux.server.run_state import RunState
 from helpers.accounts import enter
