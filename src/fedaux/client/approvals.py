@@ -270,12 +270,13 @@ class ApprovalLog:
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
         entry = LogEntry(moment, event, identity, by, facts or {})
         content = json.dumps(vars(entry), sort_keys=True)
-        code = self._code(before, content)
+        key = self._key
+        code = _code(key, before, content)
         with (self.folder / LOG).open("a", encoding="utf-8") as file:
             file.write(f"{code} {content}\n")
             file.flush()
             os.fsync(file.fileno())
-        head = self._head(len(entries) + 1, code)
+        head = _head(key, len(entries) + 1, code)
         write_atomically(self.folder / HEAD, head.encode(), private=True)
         return [*entries, entry], code
 
@@ -288,13 +289,15 @@ class ApprovalLog:
     def _read(self) -> Log:
         """(entries, code of the last one)."""
         path = self.folder / LOG
+        lines = self._lines()
+        key = self._key if lines else b""
         entries: list[LogEntry] = []
         before = ""
         code = ""
-        for number, line in enumerate(self._lines(), 1):
+        for number, line in enumerate(lines, 1):
             written_code, _, content = line.partition(" ")
             before = code
-            code = self._code(before, content)
+            code = _code(key, before, content)
             if not hmac.compare_digest(written_code, code):
                 raise LogError(
                     f"{path}, line {number}: it was changed, or lines before it were "
@@ -303,26 +306,16 @@ class ApprovalLog:
             entries.append(LogEntry(**json.loads(content)))
         head_path = self.folder / HEAD
         head = head_path.read_text(encoding="utf-8") if head_path.is_file() else ""
-        lines = len(entries)
+        count = len(entries)
         # a process may be killed between the two writes, of the line and of the head
-        heads = (self._head(lines, code), self._head(lines - 1, before))
+        heads = (_head(key, count, code), _head(key, count - 1, before))
         if head not in heads:
             written = head.partition(":")[0] or "none"
             raise LogError(
-                f"{path} has {lines} lines, and {written} were written: it was cut or "
+                f"{path} has {count} lines, and {written} were written: it was cut or "
                 "put back"
             )
         return entries, code
-
-    def _head(self, lines: int, code: str) -> str:
-        """What `approvals.head` has; only the key makes another, for a log that was
-        cut.
-        """
-        return f"{lines}:{self._code('head', code)}" if lines > 0 else ""
-
-    def _code(self, before: str, content: str) -> str:
-        message = f"{before}\n{content}".encode()
-        return hmac.new(self._key, message, hashlib.sha256).hexdigest()
 
     @property
     def _key(self) -> bytes:
@@ -452,6 +445,19 @@ def difference(order: DataOrder, plan: RunPlan) -> str:
         if ordered.get(name) != planned.get(name)
     ]
     return f"These differ: {', '.join(names)}."
+
+
+def _head(key: bytes, lines: int, code: str) -> str:
+    """Return what `approvals.head` has; only the key makes another, for a log that was
+    cut.
+    """
+    return f"{lines}:{_code(key, 'head', code)}" if lines > 0 else ""
+
+
+def _code(key: bytes, before: str, content: str) -> str:
+    """Return the authentication code of a line and of the line before it."""
+    message = f"{before}\n{content}".encode()
+    return hmac.new(key, message, hashlib.sha256).hexdigest()
 
 
 def _check_decision(entries: Sequence[LogEntry], plan: RunPlan) -> None:
