@@ -376,11 +376,11 @@ def test_a_sweep_prints_and_writes_what_it_found(
     )
 
 
-def _fine(on_progress: object) -> None:
+def _fine() -> None:
     pass
 
 
-def _fails(on_progress: object) -> None:
+def _fails() -> None:
     raise ValueError("no luck")
 
 
@@ -390,8 +390,5 @@ def test_tasks_that_need_one_that_failed_fail_with_it_and_may_be_the_last() -> N
     """
     tasks = [PoolTask("first", _fails), PoolTask("second", _fine, frozenset({"first"}))]
     tasks.append(PoolTask("third", _fine, frozenset({"second"})))
-    ended = {
-        task.name: error and error.text
-        for task, error in run_tasks(tasks, 2, 1, lambda *_: None)
-    }
+    ended = {task.name: error and error.text for task, error in run_tasks(tasks, 2, 1)}
     assert ended == dict.fromkeys(("first", "second", "third"), "no luck")

@@ -11,7 +11,7 @@ import torch
 
 from fedaux import Config, run
 from fedaux.core.errors import Exit
-from fedaux.core.progress import ProgressEvent, SweepProgress
+from fedaux.core.progress import ProgressEvent, SweepProgress, report_to
 from fedaux.server.run_state import RunState
 from fedaux.sweeps.results import SweepError
 from fedaux.sweeps.tuning import Tuning, run_tuning
@@ -42,7 +42,8 @@ def plan(base: Config = BASE, **changes: Any) -> Tuning:
 
 def test_the_better_half_goes_on_and_continues_its_own_run(tmp_path: Path) -> None:
     events: list[ProgressEvent] = []
-    found = run_tuning(plan(), tmp_path / "out", on_progress=events.append)
+    with report_to(events.append):
+        found = run_tuning(plan(), tmp_path / "out")
     for name, trials in found.trials.items():
         assert [len(trial.scores) for trial in trials].count(2) == 2
         first = sorted((trial.scores[2] for trial in trials), reverse=True)
@@ -79,8 +80,8 @@ def test_stopped_it_goes_on_to_the_same_winners_and_runs_nothing_twice(
         if seen == 6:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        run_tuning(plan(), tmp_path / "out", on_progress=stop)
+    with pytest.raises(KeyboardInterrupt), report_to(stop):
+        run_tuning(plan(), tmp_path / "out")
     assert run_tuning(plan(), tmp_path / "out").to_dict() == whole.to_dict()
     stamps = {
         path: path.stat().st_mtime_ns

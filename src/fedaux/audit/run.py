@@ -19,7 +19,7 @@ from fedaux.audit.result import AttackResult, AttackSkipped
 from fedaux.audit.secure_sums import own_sums
 from fedaux.config.schema import Config
 from fedaux.core.errors import unknown_name
-from fedaux.core.progress import OnProgress, WorkProgress, no_progress
+from fedaux.core.progress import WorkProgress, report
 
 OwnAttack = Callable[[OwnSite, Path], AttackResult]  # (settings, an empty folder)
 OWN_ATTACKS: dict[str, tuple[str, OwnAttack]] = {  # what is attacked, and how
@@ -35,25 +35,23 @@ OWN_ATTACKS: dict[str, tuple[str, OwnAttack]] = {  # what is attacked, and how
 MEMORY = Path("/dev/shm")
 
 
-def audit_site(
-    config: Config, only: Collection[str] = (), on_progress: OnProgress = no_progress
-) -> Iterator[AttackResult]:
+def audit_site(config: Config, only: Collection[str] = ()) -> Iterator[AttackResult]:
     """Attack a site's own settings, with synthetic records in the format of its source.
 
     Args:
         config: The site's settings, as its `site.toml` has them.
         only: Names of the attacks to run; by default all of `OWN_ATTACKS`.
-        on_progress: Called with a `WorkProgress` before each attack.
 
     Returns:
-        An iterator over the results; an attack runs when its result is asked for.
+        An iterator over the results; an attack runs when its result is asked for, and
+        is reported before (`fedaux.core.progress`).
     """
     for name in only:
         if name not in OWN_ATTACKS:
             raise unknown_name("attack", name, OWN_ATTACKS)
     names = only or OWN_ATTACKS
     for number, name in enumerate(names, 1):
-        on_progress(WorkProgress("attacks", number, len(names), name))
+        report(WorkProgress("attacks", number, len(names), name))
         yield _attack(name, config)
 
 

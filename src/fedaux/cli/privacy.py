@@ -268,6 +268,7 @@ def audit(
         )
     from fedaux.audit.run import audit_site
     from fedaux.config.schema import Config
+    from fedaux.core.progress import report_to
     from fedaux.report.progress import describe
 
     console = console_for(as_json)
@@ -277,7 +278,8 @@ def audit(
         def show(event: ProgressEvent) -> None:
             status.update(describe(event))
 
-        results = list(audit_site(config, only or (), show))
+        with report_to(show):
+            results = list(audit_site(config, only or ()))
     violated = [result.name for result in results if result.violated]
     if as_json:
         findings = [_result_facts(result) for result in results]

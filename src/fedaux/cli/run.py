@@ -187,13 +187,11 @@ def prepare(
     from fedaux.report.terminal import results_table
 
     prepare_to_train(threads)
-    with Live(console) as live:
-        extractors = pretrain(settings, on_progress=live.on_progress, cache=cache)
+    with Live(console):
+        extractors = pretrain(settings, cache=cache)
         accuracies = {}
         if probe:
-            accuracies = probe_experiment(
-                settings, on_progress=live.on_progress, cache=cache
-            )
+            accuracies = probe_experiment(settings, cache=cache)
     for label, path in extractors.items():
         console.print(f"[bold]{escape(label)}[/bold]: {path}", soft_wrap=True)
         # Neither a published encoder nor a random one has a card with a curve.

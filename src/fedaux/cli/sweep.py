@@ -278,15 +278,8 @@ def run_and_show(
     prepare_to_train(threads)
     if plan.about:
         console.print(f"[bold]{escape(plan.title)}.[/bold] {escape(plan.about)}")
-    with Live(console) as live:
-        result = run_sweep(
-            plan,
-            folder,
-            jobs=jobs,
-            threads=threads,
-            on_progress=live.on_progress,
-            cache=cache,
-        )
+    with Live(console):
+        result = run_sweep(plan, folder, jobs=jobs, threads=threads, cache=cache)
     more = ""
     with busy(console, "writing the report"):
         result = write_results(result)

@@ -84,10 +84,8 @@ def tune(
     folder = out or Path("runs") / f"{config.stem}-tune"
     console = console_for(as_json)
     prepare_to_train(threads)
-    with Live(console) as live:
-        tuning = run_tuning(
-            plan, folder, jobs=jobs, threads=threads, on_progress=live.on_progress
-        )
+    with Live(console):
+        tuning = run_tuning(plan, folder, jobs=jobs, threads=threads)
     write_tuning(tuning, folder)
     if as_json:
         print_json({**tuning.to_dict(), "folder": str(folder)})

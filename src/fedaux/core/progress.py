@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from fedaux.core.accounts import Account
@@ -159,6 +159,16 @@ def report_to(on_progress: OnProgress) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
+
+
+@contextmanager
+def report_as(run: str) -> Iterator[None]:
+    """Send progress of the work inside to the present listener, as that of a run of a
+    sweep.
+    """
+    listener = _listener.get()
+    with report_to(lambda event: listener(replace(event, run=run))):
+        yield
 
 
 def report(event: ProgressEvent) -> None:

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.event_log import printable
-from fedaux.core.progress import Notice, OnProgress, Phase, SitesConnected, no_progress
+from fedaux.core.progress import Notice, Phase, SitesConnected, report
 from fedaux.flower.federation import is_lost, read_reply, stream_replies
 from fedaux.flower.serialization import MessageError, serialize
 from fedaux.messages import ORDERS, VERSION, Hello, HelloOrder
@@ -41,13 +41,11 @@ class NodeRegistry:
         grid: Grid,
         clients: Sequence[str],
         classes: Sequence[str],
-        on_progress: OnProgress = no_progress,
         registered_only: bool = False,
     ) -> None:
         self._grid = grid
         self._expected = list(clients)
         self._classes = list(classes)
-        self._on_progress = on_progress
         self._registered_only = registered_only
         # clients by node; empty for an excluded node
         self._known: dict[int, list[str]] = {}
@@ -121,7 +119,7 @@ class NodeRegistry:
 
     def _report_connected(self, count: int, phase: Phase = "connect") -> None:
         versions = dict(self._versions)
-        self._on_progress(
+        report(
             SitesConnected(
                 "sites connected",
                 count,
@@ -139,7 +137,7 @@ class NodeRegistry:
             problem = self._foreign(registered, clients)
         if problem:
             self._known[node] = []
-            self._on_progress(Notice(f"node {node} is excluded: {problem}"))
+            report(Notice(f"node {node} is excluded: {problem}"))
             return
         taken = {client for others in self._known.values() for client in others}
         if taken.isdisjoint(clients):
@@ -150,7 +148,7 @@ class NodeRegistry:
         # said once; it is asked again, as the other may be gone by then
         if self._rivals.get(node) != problem:
             self._rivals[node] = problem
-            self._on_progress(Notice(f"node {node} is excluded: {problem}"))
+            report(Notice(f"node {node} is excluded: {problem}"))
 
     def _foreign(self, registered: str, clients: Sequence[str]) -> str:
         """Return what is wrong with these names for the key that the node has shown; ""

@@ -12,7 +12,6 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedaux.config.schema import Config
 from fedaux.core.memory import reuse_memory
-from fedaux.core.progress import report
 from fedaux.data.federated import open_public
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.node_registry import NodeRegistry
@@ -68,7 +67,7 @@ def connect(
     policy = config.federation
     clients = region.clients(server.clients)
     classes = open_public(config).classes
-    registry = NodeRegistry(grid, clients, classes, report, policy.registered_only)
+    registry = NodeRegistry(grid, clients, classes, policy.registered_only)
     nodes = registry.wait_for_clients(
         policy.connect_timeout, quorum(config, len(clients))
     )

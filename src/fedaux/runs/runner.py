@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ from fedaux.scoring.features import H0
 from fedaux.server.preparation import initial_state, pretrain_extractor
 from fedaux.server.regions import RegionError, Regions, RegionSpec
 from fedaux.server.run_state import RunState
-from fedaux.server.server import Server, make_server, report_features
+from fedaux.server.server import Server, make_server
 
 
 def run(
@@ -118,8 +117,7 @@ def run(
         folder = numbered_folder(folder, config)
     folder = Path(folder)
     with (
-        progress_panel(on_progress) as listener,
-        report_to(listener),
+        progress_panel(on_progress),
         RunLock(folder) as lock,
     ):
         state = stored_state(config, folder)
@@ -139,15 +137,18 @@ def vouch_for_classes(server: Server) -> None:
 
 
 @contextmanager
-def progress_panel(on_progress: OnProgress | None) -> Iterator[OnProgress]:
-    """Yield `on_progress`, or if it is None a panel in a terminal or notebook."""
+def progress_panel(on_progress: OnProgress | None) -> Iterator[None]:
+    """Send progress of the work inside to `on_progress`, or if it is None to a panel in
+    a terminal or notebook.
+    """
     if on_progress is not None:
-        yield on_progress
+        with report_to(on_progress):
+            yield
     elif sys.stderr.isatty() or "ipykernel" in sys.modules:
-        with Live(Console(stderr=True)) as panel:
-            yield panel.on_progress
+        with Live(Console(stderr=True)):
+            yield
     else:
-        yield no_progress
+        yield
 
 
 def without_auto_head(config: Config) -> Config:
@@ -249,8 +250,7 @@ def probe_features(server: Server, spec: PrototypeSpec, data: FederatedData) -> 
     is now.
     """
     extractor = server.networks.whole[spec.label].features
-    watch = partial(report_features, spec.label)
-    cache = PrivateFeatureCache(server.cache or cache_folder(), on_progress=watch)
+    cache = PrivateFeatureCache(server.cache or cache_folder(), spec.label)
     h0 = H0(spec, extractor, flatten_state(extractor), cache)
     return linear_probe(h0.features(data.private), h0.features(data.test))
 

@@ -17,6 +17,7 @@ from torch import nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.arrays import Arrays, fingerprint_arrays
+from fedaux.core.progress import WorkProgress, report
 from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.records import Records
 from fedaux.models import load_state
@@ -41,19 +42,16 @@ class FeatureCache:
     """Memory-mapped features of public records. The name of a file is a hash of the
     extractor and of the records.
 
-    Features of private records are in `client.features.PrivateFeatureCache`.
+    Features of private records are in `client.features.PrivateFeatureCache`. Those of
+    a network with a `label` are reported as they are computed.
     """
 
     folder_mode = 0o755
     file_mode = 0o644
 
-    def __init__(
-        self,
-        folder: Path,
-        on_progress: Callable[[int, int], None] = lambda done, of: None,
-    ) -> None:
+    def __init__(self, folder: Path, label: str = "") -> None:
         self.folder = folder
-        self.on_progress = on_progress
+        self.label = label
 
     def features(
         self, extractor: str, records: Records, module: Callable[[], nn.Module]
@@ -89,12 +87,17 @@ class FeatureCache:
                             {"descr": "<f4", "fortran_order": False, "shape": shape},
                         )
                     file.write(np.ascontiguousarray(block, np.float32).data)
-                    self.on_progress(rows.stop, len(records))
+                    self._report(rows.stop, len(records))
                 os.fchmod(file.fileno(), self.file_mode)
             Path(temporary).replace(path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
+
+    def _report(self, done: int, total: int) -> None:
+        if self.label:
+            task = f"features of {self.label}"
+            report(WorkProgress(task, done, total, phase="features"))
 
 
 def extractor_hash(arrays: Arrays, prototype: str) -> str:

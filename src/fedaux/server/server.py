@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from fedaux.config.methods import Method, find_method
@@ -15,7 +15,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.arrays import Arrays
 from fedaux.core.io import cache_folder
-from fedaux.core.progress import Notice, WorkProgress, report
+from fedaux.core.progress import Notice, report
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
@@ -190,15 +190,9 @@ class Server:
         specs = {spec.label: spec for spec in self.config.prototypes}
         cache = None
         if self.cache is not None:
-            watch = partial(report_features, label)
-            cache = FeatureCache(self.cache, on_progress=watch)
+            cache = FeatureCache(self.cache, label)
         extractor = self.networks.extractors[label]
         self.public.h0[label] = H0(specs[label], extractor, arrays, cache)
-
-
-def report_features(label: str, done: int, total: int) -> None:
-    """Report that features of so many records are computed."""
-    report(WorkProgress(f"features of {label}", done, total, phase="features"))
 
 
 def deal(

@@ -82,15 +82,8 @@ def compare(
     sweep = Sweep.of(config, {"method": names}, seeds, chosen)
     if folder is None:
         folder = Path("runs") / f"compare-{config.hash[:8]}"
-    with progress_panel(on_progress) as listener:
-        result = run_sweep(
-            sweep,
-            Path(folder),
-            jobs=jobs,
-            threads=threads,
-            on_progress=listener,
-            cache=cache,
-        )
+    with progress_panel(on_progress):
+        result = run_sweep(sweep, Path(folder), jobs=jobs, threads=threads, cache=cache)
         return write_results(result)
 
 

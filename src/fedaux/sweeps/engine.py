@@ -19,7 +19,13 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
 from fedaux.core.io import write_atomically
-from fedaux.core.progress import OnProgress, ProgressEvent, SweepProgress, no_progress
+from fedaux.core.progress import (
+    OnProgress,
+    SweepProgress,
+    no_progress,
+    report,
+    report_to,
+)
 from fedaux.report.arms import ArmResult, collapsed, round_metrics
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import pretrain, run
@@ -61,15 +67,16 @@ def run_sweep(
     missing = [run for run in runs if not finished(run)]
     done = len(runs) - len(missing)
     failures: list[FailedRun] = []
-    on_progress(SweepProgress(done, len(runs)))
-    for ended, error in execute(missing, jobs, threads, on_progress, cache):
-        done += 1
-        accuracy = None
-        if error:
-            failures.append(FailedRun(ended, error))
-        elif result := finished(ended):
-            accuracy = result.accuracy
-        on_progress(SweepProgress(done, len(runs), ended.label, accuracy))
+    with report_to(on_progress):
+        report(SweepProgress(done, len(runs)))
+        for ended, error in execute(missing, jobs, threads, cache):
+            done += 1
+            accuracy = None
+            if error:
+                failures.append(FailedRun(ended, error))
+            elif result := finished(ended):
+                accuracy = result.accuracy
+            report(SweepProgress(done, len(runs), ended.label, accuracy))
     return replace(read_sweep(sweep, folder), failures=tuple(failures))
 
 
@@ -77,20 +84,12 @@ def execute(
     runs: Sequence[PlannedRun],
     jobs: int,
     threads: int,
-    on_progress: OnProgress,
     cache: Path | None = None,
 ) -> Iterator[tuple[PlannedRun, TaskError | None]]:
     """Yield each run as it ends, with its error if it failed."""
     by_folder = {str(run.folder): run for run in runs}
-
-    def on_task_progress(task: PoolTask, event: ProgressEvent) -> None:
-        label = task.name
-        if task.name in by_folder:
-            label = by_folder[task.name].label
-        on_progress(replace(event, run=label))
-
     tasks = _tasks(runs, cache, shared=jobs > 1)
-    for task, error in run_tasks(tasks, jobs, threads, on_task_progress):
+    for task, error in run_tasks(tasks, jobs, threads):
         # Extractors are tasks of their own. One that fails fails the runs that need it.
         if task.name not in by_folder:
             continue
@@ -161,12 +160,19 @@ def _tasks(
             key = _extractor_key(config)
             if key not in extractors:
                 name = f"extractor {len(extractors) + 1}"
-                extractors[key] = PoolTask(name, partial(pretrain, config, cache=cache))
+                train = partial(pretrain, config, cache=cache)
+                extractors[key] = PoolTask(name, train, label=name)
             needs.add(extractors[key].name)
         call = partial(
-            run, planned.config, planned.folder, cache=cache, until=planned.until
+            run,
+            planned.config,
+            planned.folder,
+            on_progress=no_progress,  # it reports to whoever listens to the sweep
+            cache=cache,
+            until=planned.until,
         )
-        tasks.append(PoolTask(str(planned.folder), call, frozenset(needs)))
+        name = str(planned.folder)
+        tasks.append(PoolTask(name, call, frozenset(needs), planned.label))
     return [*extractors.values(), *tasks]
 
 

@@ -23,7 +23,13 @@ from fedaux.config.parsing import Within, apply_override, require
 from fedaux.config.schema import Config, read_table
 from fedaux.core.errors import Exit
 from fedaux.core.io import write_atomically
-from fedaux.core.progress import OnProgress, SweepProgress, no_progress
+from fedaux.core.progress import (
+    OnProgress,
+    SweepProgress,
+    no_progress,
+    report,
+    report_to,
+)
 from fedaux.report.tables import markdown, to_csv
 from fedaux.report.terminal import plural
 from fedaux.sweeps.engine import execute, finished
@@ -349,9 +355,8 @@ def tune(
         The trials with their validation accuracies, and the winner of each method.
     """
     plan = Tuning.of(base, methods, budget, seeds)
-    tuned = run_tuning(
-        plan, folder, jobs=jobs, threads=threads, on_progress=on_progress, cache=cache
-    )
+    with report_to(on_progress):
+        tuned = run_tuning(plan, folder, jobs=jobs, threads=threads, cache=cache)
     return write_tuning(tuned, folder)
 
 
@@ -361,11 +366,10 @@ def run_tuning(
     *,
     jobs: int = 1,
     threads: int = 1,
-    on_progress: OnProgress = no_progress,
     cache: Path | None = None,
 ) -> Tuning:
     """Run all rungs, with the runs of all methods in a rung together, and return the
-    trials with their scores.
+    trials with their scores. Progress is reported to whoever listens (`report_to`).
 
     A setting that makes training diverge has accuracy 0. Any other failure ends the
     tuning after its rung, since a method whose runs fail for other reasons would be
@@ -389,10 +393,10 @@ def run_tuning(
         accuracy = _accuracies(all_runs, rung.rounds)
         cost = rung.rounds - before
         done += len(accuracy) * cost
-        on_progress(SweepProgress(done, total, unit=TUNING_UNIT))
+        report(SweepProgress(done, total, unit=TUNING_UNIT))
         missing = [run for run in all_runs if run.folder not in accuracy]
         failures: list[FailedRun] = []
-        for run, error in execute(missing, jobs, threads, on_progress, cache=cache):
+        for run, error in execute(missing, jobs, threads, cache):
             done += cost
             shown = None
             if error is None:
@@ -402,7 +406,7 @@ def run_tuning(
                 accuracy[run.folder] = 0.0
             else:
                 failures.append(FailedRun(run, error))
-            on_progress(SweepProgress(done, total, run.label, shown, TUNING_UNIT))
+            report(SweepProgress(done, total, run.label, shown, TUNING_UNIT))
         raise_failures(failures, len(all_runs), folder)
         for trial, runs in runs_of_trials:
             over_seeds = [accuracy[run.folder] for run in runs]

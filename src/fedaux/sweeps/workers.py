@@ -13,28 +13,27 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
 from fedaux.core.errors import Exit, exit_code
 from fedaux.core.memory import reuse_memory
-from fedaux.core.progress import OnProgress, ProgressEvent
+from fedaux.core.progress import report, report_as, report_to
 
-OnTaskProgress = Callable[["PoolTask", ProgressEvent], None]
 _GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 @dataclass(frozen=True)
 class PoolTask:
-    """`call(on_progress=…)`, which can be sent to another process, once all it needs
-    has succeeded.
+    """`call()`, which can be sent to another process, once all it needs has
+    succeeded.
     """
 
     name: str
-    call: Callable[..., object]
+    call: Callable[[], object]
     needs: frozenset[str] = frozenset()  # names of other tasks
+    label: str = ""  # as which its progress is reported
 
 
 @dataclass(frozen=True)
@@ -50,16 +49,18 @@ TaskOutcome = tuple[PoolTask, TaskError | None]
 
 
 def run_tasks(
-    tasks: Sequence[PoolTask], jobs: int, threads: int, on_progress: OnTaskProgress
+    tasks: Sequence[PoolTask], jobs: int, threads: int
 ) -> Iterator[TaskOutcome]:
     """Yield each task as it ends, with its error if it failed. A single job runs in
     this process, in order.
     """
     if jobs > 1:
-        yield from _Pool(list(tasks), jobs, threads, on_progress).run()
+        yield from _Pool(list(tasks), jobs, threads).run()
         return
     for task in tasks:
-        yield task, _attempt(task, partial(on_progress, task))
+        with report_as(task.label):
+            error = _attempt(task)
+        yield task, error
 
 
 @dataclass
@@ -69,7 +70,6 @@ class _Pool:
     waiting: list[PoolTask]
     jobs: int
     threads: int
-    on_progress: OnTaskProgress
     processes: dict[Connection, SpawnProcess] = field(default_factory=dict)
     busy: dict[Connection, PoolTask] = field(default_factory=dict)
 
@@ -120,7 +120,7 @@ class _Pool:
                 del self.busy[connection]
                 yield task, message
             else:
-                self.on_progress(task, message)
+                report(replace(message, run=task.label))
 
     def _spawn(self) -> Connection:
         context = multiprocessing.get_context("spawn")
@@ -159,14 +159,17 @@ def _serve(connection: Connection, threads: int) -> None:
     reuse_memory()
     try:
         while True:
-            connection.send(_attempt(connection.recv(), connection.send))
+            task = connection.recv()
+            with report_to(connection.send):
+                error = _attempt(task)
+            connection.send(error)
     except _GONE:
         return  # the parent is gone
 
 
-def _attempt(task: PoolTask, on_progress: OnProgress) -> TaskError | None:
+def _attempt(task: PoolTask) -> TaskError | None:
     try:
-        task.call(on_progress=on_progress)
+        task.call()
     except Exception as error:
         reason = str(error) or type(error).__name__
         details = "".join(traceback.format_exception(error))

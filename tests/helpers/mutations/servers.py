@@ -120,7 +120,7 @@ def key_without_a_name_takes_part(patch: pytest.MonkeyPatch) -> None:
     """A server app does not pass on that a deployment demands registered names."""
 
     def lenient_registry(*facts: Any) -> NodeRegistry:
-        return NodeRegistry(*facts[:4])
+        return NodeRegistry(*facts[:3])
 
     patch.setattr(flower_server_app, "NodeRegistry", lenient_registry)
 

@@ -12,7 +12,7 @@ from fedaux.audit.own_site import OwnSite
 from fedaux.audit.result import AttackResult, AttackSkipped
 from fedaux.config.schema import Config
 from fedaux.core.errors import UnknownNameError
-from fedaux.core.progress import ProgressEvent, WorkProgress
+from fedaux.core.progress import ProgressEvent, WorkProgress, report_to
 
 
 @pytest.fixture
@@ -60,7 +60,8 @@ def test_all_attacks_in_order_or_those_that_are_named(
     folders: list[Path], config: Config
 ) -> None:
     events: list[ProgressEvent] = []
-    results = list(run.audit_site(config, on_progress=events.append))
+    with report_to(events.append):
+        results = list(run.audit_site(config))
     assert [(one.name, one.attacked, one.violated) for one in results] == [
         ("first", "all", False),
         ("second", "rest", True),

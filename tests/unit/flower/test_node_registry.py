@@ -1,6 +1,7 @@
 """Clients are found by their own names, whatever node speaks for them now."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
 
-from fedaux.core.progress import ProgressEvent, SitesConnected
+from fedaux.core.progress import ProgressEvent, SitesConnected, report_to
 from fedaux.flower import node_registry as node_registry
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError, NodeRegistry
@@ -36,22 +37,23 @@ def answer(
     return json.dumps(clients), json.dumps(classes), speaks
 
 
-def made(
-    answers: list[Any], clients: list[str]
-) -> tuple[NodeRegistry, InProcessGrid, list[str]]:
+@pytest.fixture
+def told() -> Iterator[list[str]]:
+    """What is reported during a test, as an operator reads it."""
+    lines: list[str] = []
+    with report_to(lambda event: lines.append(describe(event))):
+        yield lines
+
+
+def made(answers: list[Any], clients: list[str]) -> tuple[NodeRegistry, InProcessGrid]:
     said.clear()
     said.update(enumerate(answers))
-    told: list[str] = []
-
-    def on_progress(event: ProgressEvent) -> None:
-        told.append(describe(event))
-
     grid = InProcessGrid(app, len(answers), {})
-    return NodeRegistry(grid, clients, CLASSES, on_progress), grid, told
+    return NodeRegistry(grid, clients, CLASSES), grid
 
 
 def test_nodes_say_whom_they_speak_for_and_may_speak_for_several() -> None:
-    found, grid, _ = made(
+    found, grid = made(
         [answer("berlin"), answer("paris", "rome")], ["paris", "berlin", "rome"]
     )
     first, second = grid.get_node_ids()
@@ -78,30 +80,32 @@ def test_nodes_say_whom_they_speak_for_and_may_speak_for_several() -> None:
         (('{"a": 1}', "[]", VERSION), "it speaks for"),
     ],
 )
-def test_a_node_that_answers_wrongly_is_left_out(wrong: Any, reason: str) -> None:
-    found, grid, told = made([answer("berlin"), wrong], ["berlin", "paris"])
+def test_a_node_that_answers_wrongly_is_left_out(
+    wrong: Any, reason: str, told: list[str]
+) -> None:
+    found, grid = made([answer("berlin"), wrong], ["berlin", "paris"])
     assert found.refresh() == {"berlin": next(iter(grid.get_node_ids()))}
     assert reason in told[0]
 
 
 def test_what_nodes_run_is_reported_also_of_one_that_comes_later() -> None:
-    told: list[ProgressEvent] = []
-    found, grid, _ = made(
+    events: list[ProgressEvent] = []
+    found, grid = made(
         [(*answer("berlin"), "fedaux 1\n"), answer("paris")], ["berlin", "paris"]
     )
-    found._on_progress = told.append
-    found.wait_for_clients(10, 2)
-    assert told[-1] == SitesConnected(
-        "sites connected", 2, 2, phase="connect", versions={"berlin": "fedaux 1 "}
-    )
-    told.clear()
-    assert len(found.refresh()) == 2
-    assert told == []
-    # it has gone, and comes back upgraded
-    del found._known[next(iter(grid.get_node_ids()))]
-    said[0] = (*answer("berlin"), "fedaux 2")
-    assert len(found.refresh()) == 2
-    (event,) = told
+    with report_to(events.append):
+        found.wait_for_clients(10, 2)
+        assert events[-1] == SitesConnected(
+            "sites connected", 2, 2, phase="connect", versions={"berlin": "fedaux 1 "}
+        )
+        events.clear()
+        assert len(found.refresh()) == 2
+        assert events == []
+        # it has gone, and comes back upgraded
+        del found._known[next(iter(grid.get_node_ids()))]
+        said[0] = (*answer("berlin"), "fedaux 2")
+        assert len(found.refresh()) == 2
+    (event,) = events
     assert isinstance(event, SitesConnected)
     assert (event.phase, event.versions["berlin"]) == ("", "fedaux 2")
 
@@ -116,12 +120,12 @@ def named(grid: InProcessGrid, monkeypatch: pytest.MonkeyPatch, *names: str) -> 
 
 
 def test_a_node_speaks_for_the_name_of_its_key_and_for_nobody_else(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     """A site registered as rome answered as "rome,oslo", and the real oslo was left
     out.
     """
-    found, grid, told = made([answer("rome", "oslo"), answer("oslo")], ["rome", "oslo"])
+    found, grid = made([answer("rome", "oslo"), answer("oslo")], ["rome", "oslo"])
     named(grid, monkeypatch, "rome", "oslo")
     rome, oslo = grid.get_node_ids()
     assert found.refresh() == {"oslo": oslo}
@@ -134,7 +138,7 @@ def test_a_node_speaks_for_the_name_of_its_key_and_for_nobody_else(
 def test_a_key_may_be_registered_for_several_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found, grid, _ = made([answer("rome", "oslo")], ["rome", "oslo"])
+    found, grid = made([answer("rome", "oslo")], ["rome", "oslo"])
     named(grid, monkeypatch, "oslo, rome")
     assert set(found.refresh()) == {"rome", "oslo"}
 
@@ -153,9 +157,11 @@ class Silent(InProcessGrid):
 
 
 @pytest.mark.parametrize("code", [3, 5, 8])
-def test_a_node_that_did_not_answer_in_time_is_asked_again(code: int) -> None:
+def test_a_node_that_did_not_answer_in_time_is_asked_again(
+    code: int, told: list[str]
+) -> None:
     """One expired question shut a connected site out for good."""
-    found, grid, told = made([answer("berlin")], ["berlin"])
+    found, grid = made([answer("berlin")], ["berlin"])
     grid.__class__, grid.codes = Silent, [code]  # type: ignore[assignment,attr-defined]
     assert found.refresh() == {}
     assert found.refresh() == {"berlin": next(iter(grid.get_node_ids()))}
@@ -163,9 +169,9 @@ def test_a_node_that_did_not_answer_in_time_is_asked_again(code: int) -> None:
 
 
 def test_the_node_that_a_site_came_back_as_takes_over_when_the_old_one_is_gone(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
-    found, grid, told = made([answer("berlin"), answer("berlin")], ["berlin"])
+    found, grid = made([answer("berlin"), answer("berlin")], ["berlin"])
     old, new = grid.get_node_ids()
     assert [found.refresh() for _ in range(3)] == [{"berlin": old}] * 3
     assert told == [f"node {new} is excluded: another node already speaks for berlin"]
@@ -174,10 +180,10 @@ def test_the_node_that_a_site_came_back_as_takes_over_when_the_old_one_is_gone(
 
 
 def test_waiting_ends_with_enough_clients_or_says_who_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     monkeypatch.setattr(node_registry, "POLL_INTERVAL", 0.01)
-    found, _, told = made([answer("berlin")], ["berlin", "paris"])
+    found, _ = made([answer("berlin")], ["berlin", "paris"])
     assert list(found.wait_for_clients(0.05, minimum=1)) == ["berlin"]
     with pytest.raises(
         MissingSitesError,
@@ -188,9 +194,11 @@ def test_waiting_ends_with_enough_clients_or_says_who_is_missing(
 
 
 @pytest.mark.parametrize("speaks", [VERSION - 1, VERSION + 1])
-def test_a_node_of_another_version_is_left_out_and_told_so(speaks: int) -> None:
+def test_a_node_of_another_version_is_left_out_and_told_so(
+    speaks: int, told: list[str]
+) -> None:
     """Hello is read in any version: otherwise nobody could say which one it is."""
-    found, _, told = made([answer("a", speaks=speaks)], ["a"])
+    found, _ = made([answer("a", speaks=speaks)], ["a"])
     assert found.refresh() == {}
     assert (
         f"it speaks version {speaks} of messages, here it is {VERSION}: upgrade the "

@@ -12,7 +12,13 @@ import pytest
 
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
-from fedaux.core.progress import Notice, OnProgress, ProgressEvent, SweepProgress
+from fedaux.core.progress import (
+    Notice,
+    ProgressEvent,
+    SweepProgress,
+    report,
+    report_to,
+)
 from fedaux.server.run_state import RunWriter
 from fedaux.sweeps.engine import read_sweep, run_sweep
 from fedaux.sweeps.grid import MethodSettings, Sweep
@@ -156,15 +162,15 @@ def test_all_files_have_the_same_figures_below_what_all_arms_have_in_common(
         assert f"{100 * accuracy:.1f}" in (folder / "table.tex").read_text()
 
 
-def say(text: str, on_progress: OnProgress) -> None:
-    on_progress(Notice(text))
+def say(text: str) -> None:
+    report(Notice(text))
 
 
-def read(path: str, on_progress: OnProgress) -> None:
+def read(path: str) -> None:
     Path(path).read_bytes()
 
 
-def bug(on_progress: OnProgress) -> None:
+def bug() -> None:
     raise AssertionError
 
 
@@ -177,13 +183,18 @@ def test_one_job_runs_tasks_in_order_and_a_task_that_fails_does_not_end_the_othe
         bug,
         partial(say, "last"),
     )
-    tasks = [PoolTask(name, call) for name, call in zip("abcd", calls, strict=True)]
-    events: list[tuple[str, ProgressEvent]] = []
-    ended = list(
-        run_tasks(tasks, 1, 1, lambda task, event: events.append((task.name, event)))
-    )
+    tasks = [
+        PoolTask(name, call, label=f"run {name}")
+        for name, call in zip("abcd", calls, strict=True)
+    ]
+    events: list[ProgressEvent] = []
+    with report_to(events.append):
+        ended = list(run_tasks(tasks, 1, 1))
     assert [task for task, _ in ended] == tasks
-    assert events == [("a", Notice("first")), ("d", Notice("last"))]
+    assert events == [
+        Notice("first", run="run a"),
+        Notice("last", run="run d"),
+    ]
     fine, missing, unforeseen, also_fine = (error for _, error in ended)
     assert fine is also_fine is None
     assert missing is not None
