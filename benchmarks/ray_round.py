@@ -35,7 +35,7 @@ from fedaux.flower.federation import GridFederation
 from fedaux.flower.node_registry import NodeRegistry
 from fedaux.models import build
 from fedaux.scoring.teacher_weights import PublicEmbedding
-from fedaux.server.loop import train
+from fedaux.server.loop import collect_updates
 from fedaux.server.preparation import collect_releases, initial_state
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
@@ -177,7 +177,9 @@ def round_of_ours(
     state: RunState,
 ) -> None:
     current = Round.start(parts, embedding, state, parts.clients, Costs())
-    train(parts, federation, state, current, len(parts.clients), parts.clients)
+    collect_updates(
+        parts, federation, state, current, len(parts.clients), parts.clients
+    )
     assert not current.failures, current.failures
     current.finish(state)
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedaux.config.methods import PAPER
+from fedaux.config.methods import PAPER_METHODS
 from fedaux.config.parsing import ConfigError, set_key
 from fedaux.config.presets import PRESETS
 from fedaux.core.errors import unknown_name
@@ -28,7 +28,7 @@ Table = Mapping[str, Any]  # settings by dotted key
 SCALES = ("smoke", "cpu", "paper")
 PRESET = PRESETS["paper"].settings
 PRETRAINED = ["fedavg+p", "feddf+p", "fedaux"]
-NINE = list(PAPER)
+NINE = list(PAPER_METHODS)
 ALPHAS = [0.01, 0.04, 0.16, 0.64, 2.56, 10.24]
 # 78,000 parameters; the paper's has 4.9 million
 RESNET = [{"name": "resnet8", "width": 16}]

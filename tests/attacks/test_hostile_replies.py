@@ -26,7 +26,7 @@ from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import from_array, serialize, to_array
 from fedaux.flower.validation import max_release_norm
-from fedaux.messages import VERSION, Release, Update
+from fedaux.messages import MESSAGE_VERSION, Release, Update
 from fedaux.methods.contribution import Contribution, Ensemble
 from fedaux.privacy.mechanism import release
 from fedaux.scoring.base import Reference, bound_function
@@ -200,7 +200,7 @@ def lies(kind: type) -> Changes:
     return st.one_of(
         fact("client", TEXT),
         fact("records", st.integers(-(2**63), 0) | st.integers(RECORDS + 1, 2**63 - 1)),
-        fact("version", INT64.filter(lambda version: version != VERSION)),
+        fact("version", INT64.filter(lambda version: version != MESSAGE_VERSION)),
         fact("kind", TEXT.filter(lambda name: name != kind.__name__)),
         st.sampled_from(sorted(told)).flatmap(
             lambda name: fact(

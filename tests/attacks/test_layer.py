@@ -30,7 +30,7 @@ from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sends import needed_by
 from fedaux.core.failures import Refusal
-from fedaux.deploy.certificates import fingerprint, generate_key_pair
+from fedaux.deploy.certificates import generate_key_pair, site_fingerprint
 from fedaux.deploy.layout import site_config
 from fedaux.flower.federation import read_reply
 from fedaux.messages import (
@@ -444,8 +444,8 @@ def test_both_keys_of_a_site_are_replaced_and_named_together(tmp_path: Path) -> 
     sum_keys = [content.split(b"sum=")[1] for content in (before, after)]
     assert sum_keys[0] != sum_keys[1]
     forged = after.replace(sum_keys[1], sum_keys[0])
-    assert fingerprint(forged) != fingerprint(after)
-    assert len(fingerprint(after)) == len("SHA256:") + 43  # 256 bits
+    assert site_fingerprint(forged) != site_fingerprint(after)
+    assert len(site_fingerprint(after)) == len("SHA256:") + 43  # 256 bits
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from fedaux.cli import app
 from fedaux.config.schema import Config
-from fedaux.deploy.certificates import fingerprint
+from fedaux.deploy.certificates import site_fingerprint
 from fedaux.privacy.account import read_account
 from fedaux.server.run_state import RunState
 from helpers.deployments import AWKWARD, LiveDeployment, playing, processes, until
@@ -215,9 +215,9 @@ def test_sites_come_and_go_at_a_server_that_is_up(tmp_path: Path) -> None:
             assert set(made.nodes()) == {"berlin", "paris"}
             assert "rotate-key" in fedaux("add-site", folder, "oslo")
             fedaux("key", made.site("oslo"))
-            assert fingerprint((made.site("oslo") / "key.pub").read_bytes()) in fedaux(
-                "rotate-key", folder, "oslo"
-            )
+            assert site_fingerprint(
+                (made.site("oslo") / "key.pub").read_bytes()
+            ) in fedaux("rotate-key", folder, "oslo")
             statuses = {name: node.status for name, node in made.nodes().items()}
             assert statuses == dict.fromkeys(("berlin", "paris", "oslo"), "registered")
             with playing(made.site("oslo") / "supernode.sh"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaux.deploy.certificates import fingerprint, node_fingerprint
+from fedaux.deploy.certificates import node_fingerprint, site_fingerprint
 from helpers.deployments import AWKWARD, deploy
 
 
@@ -44,7 +44,7 @@ def test_a_fingerprint_is_that_of_ssh_keygen(folder: Path) -> None:
     ).stdout
     assert told.split()[1] == node_fingerprint(key.read_bytes())
     # which has the key of sums as well
-    assert node_fingerprint(key.read_bytes()) != fingerprint(key.read_bytes())
+    assert node_fingerprint(key.read_bytes()) != site_fingerprint(key.read_bytes())
 
 
 RECORD = """#!/bin/bash

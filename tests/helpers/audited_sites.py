@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedaux.audit.site import NAME, AuditedSite
+from fedaux.audit.site import SITE_NAME, AuditedSite
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sends import needed_by
@@ -52,7 +52,7 @@ def audited_site(
     spec: PrototypeSpec = IDENTITY,
     source: str = "npy",
     person: str = "",
-    names: tuple[str, ...] = (NAME,),
+    names: tuple[str, ...] = (SITE_NAME,),
     **settings: Any,
 ) -> AuditedSite:
     """A site whose private records are at `data`."""

@@ -22,7 +22,7 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, LocalConfig, PrivacyConfig
 from fedaux.deploy.certificates import generate_key_pair
 from fedaux.deploy.checks import CheckResult
-from fedaux.deploy.layout import Address, demo_config, init
+from fedaux.deploy.layout import Address, demo_config, write_layout
 from fedaux.deploy.link import ControlLink, LinkError, Node
 from helpers.harness import Patience, free_port
 
@@ -39,7 +39,7 @@ def deploy(
     base: Config | None = None,
     port: int = 8443,
 ) -> Path:
-    init(folder, sites, Address(host, port), base or demo_config())
+    write_layout(folder, sites, Address(host, port), base or demo_config())
     return folder
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedaux.core.accounts import Account
 from fedaux.messages import (
-    VERSION,
+    MESSAGE_VERSION,
     Consent,
     EveryOrder,
     Hello,
@@ -197,4 +197,4 @@ def every_order() -> list[EveryOrder]:
 
 
 def hello() -> Hello:
-    return Hello('["a"]', '["ill", "well"]', VERSION, "fedaux 1")
+    return Hello('["a"]', '["ill", "well"]', MESSAGE_VERSION, "fedaux 1")

@@ -18,7 +18,7 @@ from scipy.special import expit, softmax
 from fedaux.client.summaries import logistic as summaries
 from fedaux.client.summaries import summarise
 from fedaux.client.training import train_local
-from fedaux.config.methods import METHODS, PAPER
+from fedaux.config.methods import METHODS, PAPER_METHODS
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
@@ -471,7 +471,7 @@ def test_m_averages_are_weighted_and_keep_buffers() -> None:
 
 def test_m_plain_fedprox_is_not_pretrained() -> None:
     def check(pretrained: Callable[[str], bool]) -> None:
-        assert [name for name in PAPER if pretrained(name)] == [
+        assert [name for name in PAPER_METHODS if pretrained(name)] == [
             "fedavg+p",
             "fedprox+p",
             "feddf+p",

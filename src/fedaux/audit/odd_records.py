@@ -21,7 +21,7 @@ from PIL import Image
 
 from fedaux.audit.result import AttackSkipped
 
-COUNT = 24
+RECORDS_PER_FILE = 24
 WORDS = (
     "a",
     "fever",
@@ -102,7 +102,7 @@ class Format:
 def text_rows(layout: Layout, odd: str) -> list[dict[str, Any]]:
     """Text, label and person of each record; two records in a row are one person's."""
     rows: list[dict[str, Any]] = []
-    for index in range(COUNT):
+    for index in range(RECORDS_PER_FILE):
         length = 1 + index % len(WORDS)
         row = {
             "text": " ".join(WORDS[:length]),
@@ -197,7 +197,7 @@ def write_images(layout: Layout, folder: Path, odd: str) -> str:
     """
     root = folder / "images"
     split = root / layout.options.get("split", "")
-    for index in range(COUNT):
+    for index in range(RECORDS_PER_FILE):
         class_folder = layout.label(index)
         content: bytes | None = None
         if odd and index == 0:
@@ -219,10 +219,12 @@ def write_images(layout: Layout, folder: Path, odd: str) -> str:
 
 def record_arrays(layout: Layout, odd: str) -> dict[str, Any]:
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(COUNT, *layout.shape)).astype(layout.dtype)
+    x = rng.normal(size=(RECORDS_PER_FILE, *layout.shape)).astype(layout.dtype)
     if layout.dtype == "uint8":
         x = rng.integers(0, 256, x.shape, dtype=np.uint8)
-    labels: list[Any] = [index % len(layout.classes) for index in range(COUNT)]
+    labels: list[Any] = [
+        index % len(layout.classes) for index in range(RECORDS_PER_FILE)
+    ]
     odd_value, odd_label = ODD_ARRAYS.get(odd, (None, None))
     if odd_value is not None and x.dtype.kind == "f":
         x[0] = odd_value
@@ -230,7 +232,7 @@ def record_arrays(layout: Layout, odd: str) -> dict[str, Any]:
         labels[0] = odd_label
     arrays = {"x": x, "y": np.array(labels)}
     if layout.person:
-        arrays[layout.person] = np.arange(COUNT) // 2
+        arrays[layout.person] = np.arange(RECORDS_PER_FILE) // 2
     return arrays
 
 
@@ -264,7 +266,9 @@ def write_huggingface(layout: Layout, folder: Path, odd: str) -> str:
     records: list[Any] = [_text_or_none(row["text"]) for row in rows]
     if layout.shape:
         record_column = "x"
-        numbers = np.random.default_rng(0).normal(size=(COUNT, *layout.shape))
+        numbers = np.random.default_rng(0).normal(
+            size=(RECORDS_PER_FILE, *layout.shape)
+        )
         for index, values in enumerate(numbers.tolist()):
             if records[index] is not None:
                 records[index] = values

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedaux.audit.odd_records import FORMATS, Format, Layout
 from fedaux.audit.result import AttackSkipped
-from fedaux.audit.site import NAME, AuditedSite, HostileServer
+from fedaux.audit.site import SITE_NAME, AuditedSite, HostileServer
 from fedaux.config.schema import Config
 from fedaux.config.sends import NOISY_SUMS, needed_by
 from fedaux.data.federated import read_private
@@ -97,7 +97,7 @@ class OwnSite:
         )
 
     def synthetic_site(
-        self, folder: Path, name: str = NAME, odd: str = ""
+        self, folder: Path, name: str = SITE_NAME, odd: str = ""
     ) -> AuditedSite:
         """Return a site of this name under these settings, with synthetic records in
         `folder`; the first of them is this odd one, if one is named.

@@ -57,11 +57,11 @@ def audit_site(config: Config, only: Collection[str] = ()) -> Iterator[AttackRes
 
 def _attack(name: str, config: Config) -> AttackResult:
     attacked, own_attack = OWN_ATTACKS[name]
-    result = attempt(lambda folder: own_attack(OwnSite.of(config), folder))
+    result = run_attack(lambda folder: own_attack(OwnSite.of(config), folder))
     return replace(result, name=name, attacked=attacked)
 
 
-def attempt(attack: Callable[[Path], AttackResult]) -> AttackResult:
+def run_attack(attack: Callable[[Path], AttackResult]) -> AttackResult:
     """Run an attack in a temporary folder, with the sites' logs silenced."""
     parent = MEMORY if MEMORY.is_dir() else None
     temporary = tempfile.TemporaryDirectory(prefix="fedaux-audit-", dir=parent)

@@ -35,7 +35,7 @@ from fedaux.messages import (
 from fedaux.messages.replies import sums_shapes
 from fedaux.methods.hooks import hooks_of
 from fedaux.methods.summed_update import update_shapes, vector_length
-from fedaux.privacy.curve25519 import PRIME, SIGN_BIT, public_key
+from fedaux.privacy.curve25519 import FIELD_PRIME, SIGN_BIT, public_key
 from fedaux.privacy.roster import load_signing_key, make_signing_key, write_roster
 from fedaux.privacy.secure_sum import Keys, agreed_threshold, honest_sites, sum_settings
 from fedaux.scoring.pooled import shared_noise_scale
@@ -112,7 +112,7 @@ def flipped_sign(key: bytes) -> bytes:
 def with_small_order(key: bytes) -> bytes:
     """The key plus the point of order two, (0, −1): X25519 multiplies it away."""
     y = int.from_bytes(key, "little") & ~SIGN_BIT
-    return (PRIME - y).to_bytes(32, "little")
+    return (FIELD_PRIME - y).to_bytes(32, "little")
 
 
 COPIES: Mapping[str, Callable[[bytes], bytes]] = {

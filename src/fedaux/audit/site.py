@@ -42,7 +42,7 @@ from fedaux.privacy.mechanism import epsilon_of
 from fedaux.scoring.features import extractor_hash
 from fedaux.scoring.registry import make_scorer
 
-NAME = "site"
+SITE_NAME = "site"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class AuditedSite:
 
     folder: Path
     config: Config
-    names: tuple[str, ...] = (NAME,)
+    names: tuple[str, ...] = (SITE_NAME,)
 
     @property
     def vault(self) -> Path:
@@ -186,7 +186,7 @@ class HostileServer:
             "classes": self.classes,
         }
 
-    def prepare(self, public: Arrays, client: str = NAME) -> PrepareOrder:
+    def prepare(self, public: Arrays, client: str = SITE_NAME) -> PrepareOrder:
         """Release scores under this public map."""
         scorer = make_scorer(self.config.privacy, self.classes)
         if scorer.name == "class-moments" and "split" not in public:
@@ -200,7 +200,7 @@ class HostileServer:
             **self._network_fields(),
         )
 
-    def sums(self, sends: str, client: str = NAME) -> SumsOrder:
+    def sums(self, sends: str, client: str = SITE_NAME) -> SumsOrder:
         """Sum up features of the server's extractor."""
         random_features = self.config.random_features
         return SumsOrder(
@@ -214,7 +214,7 @@ class HostileServer:
     def train(self, weights: NDArray[Any], lr: float = 1.0) -> TrainOrder:
         """Train the head (W, b), flattened, on features of the server's extractor."""
         return TrainOrder(
-            client=NAME,
+            client=SITE_NAME,
             round=1,
             method=self.config.method,
             method_options=json.dumps(dict(self.config.method_options)),

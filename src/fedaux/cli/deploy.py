@@ -42,7 +42,7 @@ RunHome = Annotated[
         help="The run's folder, if it is not server/run; of a regional server: OUT/regions/1of2, say."
     ),
 ]
-MARKS = {
+CHECK_MARKS = {
     True: "[green]ok[/green]     ",
     False: "[bold red]problem[/bold red]",
     None: "[yellow]unknown[/yellow]",
@@ -96,8 +96,7 @@ def init(
     settings, scripts, a README.
     """
     from fedaux.config.schema import Config
-    from fedaux.deploy.layout import Address, demo_config
-    from fedaux.deploy.layout import init as write
+    from fedaux.deploy.layout import Address, demo_config, write_layout
     from fedaux.deploy.site_data import parse_paths, with_own_data
 
     base = demo_config()
@@ -108,7 +107,7 @@ def init(
     sites = sites or list(base.federation.sites)
     paths = parse_paths(data or [], sites)
     server_base, site_bases = with_own_data(base, sites, paths, test)
-    write(folder, sites, Address(host, port), server_base, site_bases)
+    write_layout(folder, sites, Address(host, port), server_base, site_bases)
     readme = folder / "README.md"
     script = folder / "try-all.sh"
     result = {"folder": str(folder), "sites": sites, "readme": str(readme)}
@@ -130,12 +129,12 @@ def key(
     """Make a site's key pair. Only key.pub is for the server; key never leaves the
     site.
     """
-    from fedaux.deploy.certificates import fingerprint, generate_key_pair
+    from fedaux.deploy.certificates import generate_key_pair, site_fingerprint
 
     public = generate_key_pair(folder, replace)
     result = {
         "public_key": str(public),
-        "fingerprint": fingerprint(public.read_bytes()),
+        "fingerprint": site_fingerprint(public.read_bytes()),
     }
     print_result(
         as_json,
@@ -171,7 +170,7 @@ def add(
     """Write the folder of another site, and make it a member: it takes part from the
     next start of the run.
     """
-    from fedaux.deploy.certificates import fingerprint
+    from fedaux.deploy.certificates import site_fingerprint
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.membership import add_site
 
@@ -179,7 +178,7 @@ def add(
     site = folder / "sites" / name
     digest = ""
     if key is not None:
-        digest = fingerprint(key.read_bytes())
+        digest = site_fingerprint(key.read_bytes())
     if registered:
         note = f"Its key is registered: {digest}, which is what the site must have read to you"
     elif key:
@@ -393,9 +392,9 @@ def metrics(
     """Serve the status to Prometheus, until Ctrl-C. It needs the package
     prometheus-client.
     """
-    from fedaux.deploy.metrics import serve
+    from fedaux.deploy.metrics import serve_metrics
 
-    with serve(_reader(folder, run, stuck_after), host, port) as address:
+    with serve_metrics(_reader(folder, run, stuck_after), host, port) as address:
         console_for(False).print(
             f"metrics of {escape(str(folder.absolute()))} at {address}", soft_wrap=True
         )
@@ -465,7 +464,7 @@ def _show(folder: Path, checks: Iterable[CheckResult], as_json: bool) -> None:
     findings = []
     for check in checks:
         findings.append(check)
-        line = f"{MARKS[check.ok]}  {escape(check.name)}: {escape(check.detail)}"
+        line = f"{CHECK_MARKS[check.ok]}  {escape(check.name)}: {escape(check.detail)}"
         console.print(line, soft_wrap=True)
         if check.remedy:
             console.print(f"         → {escape(check.remedy)}", soft_wrap=True)

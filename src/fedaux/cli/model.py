@@ -213,7 +213,7 @@ def evaluate(
     from fedaux.export.model import Model
     from fedaux.report.model_pages import (
         FIGURES,
-        SITES,
+        SITE_COLUMNS,
         figure_rows,
         recall_rows,
         site_rows,
@@ -247,7 +247,7 @@ def evaluate(
     console.print(results_table(title, FIGURES, figure_rows(total)))
     if evaluation.sites:
         sites = site_rows(evaluation.sites)
-        console.print(results_table("Sites, in %", SITES, sites))
+        console.print(results_table("Sites, in %", SITE_COLUMNS, sites))
     classes = recall_rows(total, loaded.classes)
     console.print(results_table("Classes", RECALLS, classes))
     if page is not None:

@@ -32,7 +32,7 @@ app = typer.Typer(
 )
 
 # shares of the noiseless signal for which `plan` says what they would take
-KEPT = (0.5, 0.9)
+SIGNAL_SHARES = (0.5, 0.9)
 
 
 @app.command(
@@ -191,7 +191,7 @@ def plan(
         "kept[/bold]; expect no more than that of what FedAUX without noise would "
         "gain over FedDF+P.",
     )
-    for share in KEPT:
+    for share in SIGNAL_SHARES:
         console.print(_advice(plans, share, epsilon, records))
     _draw(plans, records, out)
     if as_json:

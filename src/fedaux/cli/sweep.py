@@ -151,12 +151,12 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same data and splits. Started again, it continues."""
-    from fedaux.config.methods import PAPER
+    from fedaux.config.methods import PAPER_METHODS
     from fedaux.config.schema import Config
     from fedaux.report.terminal import plural
     from fedaux.sweeps.grid import Sweep
 
-    names = method_names(methods) or list(PAPER)
+    names = method_names(methods) or list(PAPER_METHODS)
     chosen = chosen_settings(tuned, preset, set_)
     base = Config.load(with_local_modules(config), set_ or [])
     plan = Sweep.of(base, {"method": names}, seeds, chosen)

@@ -38,12 +38,12 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import OrderError
 from fedaux.core.io import locked, write_atomically
 from fedaux.messages import DataOrder, RunPlan, SumTerms, TrainOrder, question
-from fedaux.messages.plan import KINDS, Ask
+from fedaux.messages.plan import KIND_OF_ORDER, Ask
 from fedaux.messages.types import Hash
 from fedaux.privacy.accounting import round_up
 
 LOG = "approvals.jsonl"
-KEY = "approvals.key"
+APPROVALS_KEY_FILE = "approvals.key"
 HEAD = "approvals.head"
 SHORT = 12  # digits of a plan's hash by which an owner may name it
 # plans that may wait for the owner: a server cannot fill the disk with proposals
@@ -319,7 +319,7 @@ class ApprovalLog:
 
     @property
     def _key(self) -> bytes:
-        path = self.folder / KEY
+        path = self.folder / APPROVALS_KEY_FILE
         if not path.is_file():
             if (self.folder / LOG).is_file():
                 raise LogError(
@@ -433,7 +433,7 @@ def plan_path(site: Site, name: str) -> Path | None:
 
 def difference(order: DataOrder, plan: RunPlan) -> str:
     """Say how an order differs from what the plan has for its kind."""
-    kind = KINDS[type(order)]
+    kind = KIND_OF_ORDER[type(order)]
     asks = [ask for ask in plan.asks if ask.kind == kind]
     if not asks:
         return f"It has no orders to {kind}."

@@ -54,7 +54,7 @@ from fedaux.messages import (
     SumsOrder,
     TrainOrder,
 )
-from fedaux.messages.plan import KINDS
+from fedaux.messages.plan import KIND_OF_ORDER
 from fedaux.methods.hooks import Hooks, hooks_of
 
 
@@ -182,7 +182,7 @@ def admit_step(order: SumOrder, site: Site) -> None:
 def _admit_data(order: DataOrder, site: Site) -> None:
     """Check what all orders for private records have in common."""
     config = site.config
-    check_word(word_of(KINDS[type(order)], vars(order), site), site)
+    check_word(word_of(KIND_OF_ORDER[type(order)], vars(order), site), site)
     check_network(order.prototype, config)
     _check_secure(bool(order.sum), config)
     declared = len(class_names(config, order.client))

@@ -38,7 +38,7 @@ from fedaux.core.versions import versions_text
 from fedaux.data.federated import class_names
 from fedaux.data.records import Records
 from fedaux.messages import (
-    VERSION,
+    MESSAGE_VERSION,
     Answer,
     Consent,
     DataOrder,
@@ -82,7 +82,7 @@ def hello(order: HelloOrder, site: Site) -> Hello:
     return Hello(
         json.dumps(list(site.clients)),
         json.dumps(list(classes)),
-        VERSION,
+        MESSAGE_VERSION,
         versions_text(),
     )
 

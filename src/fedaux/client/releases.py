@@ -18,7 +18,7 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.failures import OrderError
 from fedaux.data.records import Records
 from fedaux.messages import PrepareOrder, Release, identity
-from fedaux.privacy.account import SUMMED, Entry
+from fedaux.privacy.account import SUM_REQUEST, Entry
 from fedaux.privacy.accounting import Mechanism, release_mechanism
 from fedaux.privacy.mechanism import Summary, release
 from fedaux.privacy.units import Units, public_size
@@ -74,7 +74,7 @@ class Releases:
         The entry in the account is the order's own. So a sum that failed before
         anything left this site does not cost another entry.
         """
-        request = SUMMED + identity(order)
+        request = SUM_REQUEST + identity(order)
 
         def draw(mechanism: Mechanism, summary: Summary) -> bytes:
             noisy = release(summary, order.client, self.privacy, honest)

@@ -64,7 +64,7 @@ from fedaux.scoring.pooled import shared_noise_scale
 from fedaux.scoring.registry import make_scorer
 
 FOLDER = "sums"  # below the account
-KEPT = 8  # sums that a site remembers
+REMEMBERED_SUMS = 8  # sums that a site remembers
 Steps = NDArray[np.int64]
 
 
@@ -391,7 +391,7 @@ class Participation:
 
     def _delete_older(self) -> None:
         for pattern in ("sum-*.json", "masked-*.bin", "order-*.safetensors"):
-            delete_all_but_newest(self.folder, pattern, KEPT)
+            delete_all_but_newest(self.folder, pattern, REMEMBERED_SUMS)
 
 
 def _bytes_of(order: SumOrder) -> dict[str, bytes]:

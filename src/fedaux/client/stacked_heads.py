@@ -29,7 +29,7 @@ from fedaux.core.rng import torch_stream
 from fedaux.data.partition import batch_starts, shuffled
 from fedaux.data.records import Indices, Records
 from fedaux.messages import TrainOrder, Update, check_order
-from fedaux.methods.hooks import Vector
+from fedaux.methods.hooks import ModelVector
 from fedaux.models import HeadFeatures, Prototype
 from fedaux.models.optimizer import Optimizer, StackedDescent, Term
 from fedaux.privacy.units import public_size
@@ -41,7 +41,7 @@ class HeadTask:
     labels that it trains on.
     """
 
-    start: Vector
+    start: ModelVector
     records: Records
     generator: torch.Generator
     # of the parameters, added to every gradient: FedPROX's, SCAFFOLD's, FedDyn's
@@ -54,7 +54,7 @@ def train_heads(
     batch_size: int,
     optimizer: Optimizer,
     features: HeadFeatures | None = None,
-) -> list[tuple[Vector, TrainingSummary]]:
+) -> list[tuple[ModelVector, TrainingSummary]]:
     """(parameters, what `train_local` returns) of each task.
 
     Heads with more steps come first in the stack, so heads still in training are always

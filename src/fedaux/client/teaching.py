@@ -18,16 +18,15 @@ from fedaux.client.loading import load_records, ordered_extractor
 from fedaux.client.site import Site
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Vector
 from fedaux.core.failures import OrderError
 from fedaux.data.federated import open_auxiliary
 from fedaux.data.records import Records
 from fedaux.messages import PrepareOrder, Teaching, TrainOrder
 from fedaux.methods.contribution import Ensemble
-from fedaux.methods.teachers import own_weights as logit_weights
-from fedaux.methods.teachers import teacher_logits
+from fedaux.methods.teachers import logit_weights, teacher_logits
 from fedaux.models.inference import transform_rows
-from fedaux.scoring.base import PortableScorer, Vector
+from fedaux.scoring.base import PortableScorer
 from fedaux.scoring.features import FeatureCache
 from fedaux.scoring.pooled import split_fit
 from fedaux.scoring.public_data import PublicData

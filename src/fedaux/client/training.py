@@ -28,7 +28,7 @@ from fedaux.core.rng import derive_seed, seeded_torch, torch_stream
 from fedaux.data.partition import batches
 from fedaux.data.records import Records
 from fedaux.messages import TrainOrder, Update, question
-from fedaux.methods.hooks import Hooks, LocalWork, Vector
+from fedaux.methods.hooks import Hooks, LocalWork, ModelVector
 from fedaux.models import Prototype, flatten_state, state_sizes, to_half
 from fedaux.models.compute import compute_of, forward
 from fedaux.models.optimizer import (
@@ -97,7 +97,7 @@ def train_local(
 
 
 def gradient_term(
-    hooks: Hooks, mu: float, start: Vector, received: Arrays, state: Arrays
+    hooks: Hooks, mu: float, start: ModelVector, received: Arrays, state: Arrays
 ) -> Term | None:
     """Return FedPROX's μ (θ − θ_t) plus the method's own term as one function of θ;
     None if there is neither.
@@ -155,7 +155,7 @@ class ClientTask:
         """Delete all stored models but the newest: those of the current run, and of
         another.
         """
-        delete_all_but_newest(self._folder, f"{self._stem}-*.safetensors", MODELS)
+        delete_all_but_newest(self._folder, f"{self._stem}-*.safetensors", KEPT_MODELS)
 
     @property
     def _stem(self) -> str:
@@ -189,7 +189,7 @@ class ClientTask:
         return self.site.account_folder(self.order.client)
 
     @property
-    def start(self) -> Vector:
+    def start(self) -> ModelVector:
         """A copy of the ordered parameters."""
         return self.order.weights["parameters"].astype(np.float32)
 
@@ -244,7 +244,9 @@ class ClientTask:
         )
 
 
-MODELS = 2  # trained models that a client keeps: of the current run, and of another
+KEPT_MODELS = (
+    2  # trained models that a client keeps: of the current run, and of another
+)
 # the ordered model and the rows it is for, loaded once
 OpenRows = Callable[[], tuple[Prototype, Records]]
 

@@ -57,7 +57,7 @@ class Method:
         """Whether the head is computed from sums of features, which are sent without
         noise.
         """
-        return self.sends in SUMS
+        return self.sends in SUM_KINDS
 
     @property
     def distils(self) -> bool:
@@ -103,16 +103,16 @@ class Method:
 
 
 # each includes those before it; none is protected
-SUMS = ("class-sums", "moments")
+SUM_KINDS = ("class-sums", "moments")
 
 
 def allowed_sums(agreed: str) -> tuple[str, ...]:
-    """Return what a client may be asked for that has agreed to send one of `SUMS`: what
+    """Return what a client may be asked for that has agreed to send one of `SUM_KINDS`: what
     that includes.
     """
-    if agreed not in SUMS:
+    if agreed not in SUM_KINDS:
         return ()
-    return SUMS[: SUMS.index(agreed) + 1]
+    return SUM_KINDS[: SUM_KINDS.index(agreed) + 1]
 
 
 _ROOM = "fedaux.methods"
@@ -156,7 +156,7 @@ _PAPER = {
         "FedAUX", pretrained=True, teachers="clients", weights="certainty"
     ),
 }
-PAPER = tuple(_PAPER)
+PAPER_METHODS = tuple(_PAPER)
 """The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""
 
 _CORRECTED = {

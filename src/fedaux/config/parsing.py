@@ -95,7 +95,9 @@ class Settings:
     def __post_init__(self) -> None:
         for name, hint in type_hints(type(self)).items():  # type: ignore[arg-type]  # to mypy, a class cannot be hashed
             object.__setattr__(
-                self, name, convert(hint, getattr(self, name), f"{self.section}{name}")
+                self,
+                name,
+                convert_value(hint, getattr(self, name), f"{self.section}{name}"),
             )
         self.check()
 
@@ -167,7 +169,7 @@ def from_table(
             )
     return cls(
         **{
-            key: convert(hints[key], value, prefix + key, known)
+            key: convert_value(hints[key], value, prefix + key, known)
             for key, value in table.items()
         }
     )
@@ -235,7 +237,7 @@ def sorted_options(key: str, options: Iterable[tuple[str, Any]]) -> Options:
     return tuple(sorted(found))
 
 
-def convert(hint: Any, value: Any, key: str, known: Sequence[str] = ()) -> Any:
+def convert_value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) -> Any:
     """A value as its declared type has it, or an error that names its key."""
     if dataclasses.is_dataclass(hint):
         if isinstance(value, hint):  # type: ignore[arg-type]
@@ -247,7 +249,7 @@ def convert(hint: Any, value: Any, key: str, known: Sequence[str] = ()) -> Any:
         return from_table(hint, value, f"{key}.", known)
     if get_origin(hint) is Annotated:
         kind, bounds = get_args(hint)
-        value = convert(kind, value, key)
+        value = convert_value(kind, value, key)
         bounds.check(key, value)
         return value
     if get_origin(hint) is Literal:

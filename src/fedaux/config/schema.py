@@ -32,6 +32,7 @@ from fedaux.config.parsing import (
 )
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import (
+    OPTIMIZERS,
     AuxConfig,
     DataConfig,
     FederationConfig,
@@ -177,7 +178,7 @@ class Config(Settings):
     def local_training(self) -> LocalConfig:
         """`local`, completed with the method's own defaults."""
         hooks = find_method(self.method).make_hooks(dict(self.method_options))
-        allowed = hooks.optimizers if hooks is not None else ("adam", "sgd")
+        allowed = hooks.optimizers if hooks is not None else OPTIMIZERS
         return self.local.resolved(allowed, self.head_start != "random", self.head_only)
 
     @property

@@ -28,6 +28,7 @@ from fedaux.config.parsing import (
 )
 from fedaux.config.sends import MEANINGS
 
+OPTIMIZERS: tuple[str, ...] = ("adam", "sgd")  # of local training
 Partition = Literal["dirichlet", "shards", "iid", "folders", "given", "own"]
 Schedule = Literal["constant", "cosine", "step"]
 Alpha = Annotated[float, Within("(0, inf)", "0.01 is extreme, 100 nearly even")]

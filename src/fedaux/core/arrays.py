@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 ArrayTree = dict[str, dict[str, Arrays]]  # arrays by room, label and name
 
 

@@ -4,10 +4,14 @@ of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, TypeVar
 
 from fedaux.core.errors import Exit, FedauxError
+
+T = TypeVar("T")
 
 
 class OrderError(FedauxError, ValueError):
@@ -57,3 +61,13 @@ class Failure:
     reason: str
     # or NO_ANSWER, or the client's own `Refusal`: few of them, to be counted
     kind: str = INVALID
+
+
+def attempt(work: Callable[..., T], *arguments: Any) -> T | None:
+    """Return what `work` returns, or None if it raises: for code that may fail in any
+    way, and whose failure somebody else will notice or name.
+    """
+    try:
+        return work(*arguments)
+    except Exception:
+        return None

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Z = 1.96  # two-sided 95 %
-FEWEST = 5  # records of a class below which "none was recognised" is not significant
+FEWEST_RECORDS = (
+    5  # records of a class below which "none was recognised" is not significant
+)
 NAMED = 3  # classes that a warning names
 METRIC_NAMES = {  # of `Evaluation.summary`, for readers
     "balanced_accuracy": "balanced accuracy",
@@ -203,7 +205,7 @@ class Evaluation:
         labels = []
         for label in map(int, self.tested):
             recall = self.of_class(label)
-            never = recall.recall == 0 and recall.records >= FEWEST
+            never = recall.recall == 0 and recall.records >= FEWEST_RECORDS
             if recall.high < chance or (never and len(self.tested) > 1):
                 labels.append(label)
         return tuple(labels)

@@ -31,8 +31,14 @@ from torch import Tensor
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import MissingPackageError
+from fedaux.core.failures import attempt
 from fedaux.data.arrays import require_file
-from fedaux.data.images import CHANNELS, crop_and_resize, open_image, own_format
+from fedaux.data.images import (
+    MODE_OF_CHANNELS,
+    crop_and_resize,
+    open_image,
+    own_format,
+)
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, to_name
 from fedaux.data.records import (
     CHANNEL_COUNTS,
@@ -49,9 +55,8 @@ from fedaux.data.text import valid_text
 Shape = int | str | Sequence[int | str]
 # record, label, person; None is missing, or could not be read
 Sample = tuple[Any, Any, Any]
-MODES = {channels: mode for mode, channels in CHANNELS.items()}
 # columns in which a record may be
-RECORDS = ("image", "img", "text", "content", "x", "features")
+RECORD_COLUMNS = ("image", "img", "text", "content", "x", "features")
 LABELS = ("label", "labels", "fine_label", "y", "target")
 NUMERIC = re.compile(r"bool|u?int\d+|float\d+")  # types of Hugging Face
 
@@ -170,7 +175,7 @@ def from_huggingface(
         test = dataset.get("test") if test is None else test
         dataset = dataset[split]
     names = list(dataset.column_names)
-    x_name = _column(record, RECORDS, names)
+    x_name = _column(record, RECORD_COLUMNS, names)
     y_name = _column(label, LABELS, names, required=bool(label or declared))
     _column(person, (), names, required=bool(person))
     if declared:
@@ -379,16 +384,6 @@ def chosen_spec(size: int | None, mode: str, shape: Shape | None) -> RecordSpec 
         ) from error
 
 
-def attempt(read: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what `read` returns, or None if it raises: third-party code decodes
-    records, and may fail in any way.
-    """
-    try:
-        return read(*arguments)
-    except Exception:
-        return None
-
-
 def read_one_by_one(
     items: Iterable[Sample], count: int, spec: RecordSpec, classes: DeclaredClasses
 ) -> Records:
@@ -438,7 +433,7 @@ def _numbers(value: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
 
 def _image(value: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     size = shape[0]
-    mode = MODES[shape[2]]
+    mode = MODE_OF_CHANNELS[shape[2]]
     if isinstance(value, Mapping):  # encoded, as Hugging Face keeps it
         file = (
             Path(value["path"])

@@ -43,7 +43,7 @@ Block = tuple[NDArray[Any], NDArray[np.int64] | None]
 
 # 1.0 in an array of texts: a number that came among them
 WHOLE = re.compile(r"\A(-?[0-9]+)\.0+\Z")
-VERSION = 1  # of the converters' output; part of the cache key
+CONVERTER_VERSION = 1  # of the converters' output; part of the cache key
 # in a folder of decoded data: where the data came from
 SOURCE = "source.txt"
 ALIASES = {  # names of the arrays in files of Keras and MedMNIST
@@ -240,9 +240,9 @@ def convert_once(
     into place when complete.
     """
     stamps = [_stamp(file) for file in files]
-    key = hashlib.sha256(repr((VERSION, kind, options, stamps)).encode()).hexdigest()[
-        :20
-    ]
+    key = hashlib.sha256(
+        repr((CONVERTER_VERSION, kind, options, stamps)).encode()
+    ).hexdigest()[:20]
     root = cache_folder()
     folder = root / f"{kind}-{key}"
     if folder.exists():

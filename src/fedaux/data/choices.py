@@ -22,7 +22,7 @@ from fedaux.data.images import (
     subfolders,
 )
 
-SAMPLE = 200  # images that are looked at
+SAMPLED_IMAGES = 200  # images that are looked at
 LARGEST_SIZE = 64  # larger images, and images of several sizes, are shrunk to this
 ENCODER_SIZE = 128  # the same for a published encoder
 # up to which the small network does, and from which a published encoder is proposed
@@ -30,7 +30,7 @@ SMALL_SIZE = 32
 VIEWS = 70_000  # of pre-training: a minute of a processor with the small network
 HEAD_STEPS = 200  # of a client in a round; a head makes thousands a second
 DISTILL_STEPS = 200
-BATCH = 32
+TYPICAL_BATCH = 32
 GREY = {"1", "L", "LA", "I", "I;16", "F"}
 
 
@@ -98,7 +98,7 @@ def choose_for_images(
         encoder = ""
     size, how = _format(sizes, mode, ENCODER_SIZE if encoder else LARGEST_SIZE)
     share = records * (1 if test else 1 - test_fraction) / clients
-    batches = max(1, math.ceil(share / BATCH))
+    batches = max(1, math.ceil(share / TYPICAL_BATCH))
     epochs = max(1, math.ceil(HEAD_STEPS / batches))
     options: dict[str, Any] = {"size": size, "mode": mode}
     parts = {
@@ -124,7 +124,7 @@ def choose_for_images(
         Choice(
             "local.epochs",
             epochs,
-            f"{batches} batches of {BATCH} each: {epochs * batches} steps a round",
+            f"{batches} batches of {TYPICAL_BATCH} each: {epochs * batches} steps a round",
         ),
         Choice("privacy.expected_records", round(share * clients), "of all clients"),
         Choice(
@@ -191,7 +191,7 @@ def _clients(root: Path, sites: list[str], clients: int, share: float) -> list[C
 
 def _look(files: list[Path]) -> tuple[Counter[tuple[int, int]], str]:
     """(how many images of each size, mode), of evenly spread images."""
-    some = files[:: max(1, len(files) // SAMPLE)]
+    some = files[:: max(1, len(files) // SAMPLED_IMAGES)]
     sizes = Counter[tuple[int, int]]()
     grey = True
     for file in some:

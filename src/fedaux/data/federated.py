@@ -36,7 +36,9 @@ from fedaux.data.partition import class_counts, partition
 from fedaux.data.records import Corpus, Indices, Records, is_text
 from fedaux.data.sources import SOURCES, accepts, can_be_private, open_source
 
-SAMPLE = 50_000  # records of a set that are compared, drawn at random from a larger one
+COMPARED_RECORDS = (
+    50_000  # records of a set that are compared, drawn at random from a larger one
+)
 FEW = 8  # records of a client, or of the test set: with fewer, a figure says nothing
 TOLERATED = 0.01  # share of equal records that may be chance; a notice tells of them
 
@@ -516,8 +518,10 @@ def _digests(records: Records) -> list[bytes]:
 
 
 def _hashed(records: Records) -> list[bytes]:
-    if len(records) > SAMPLE:
-        drawn = numpy_stream(0, "overlap").choice(len(records), SAMPLE, replace=False)
+    if len(records) > COMPARED_RECORDS:
+        drawn = numpy_stream(0, "overlap").choice(
+            len(records), COMPARED_RECORDS, replace=False
+        )
         records = records.take(np.sort(drawn))
     digests = []
     for rows in records.blocks(4096):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedaux.data.records import Records, is_text
 
-BLOCK = 4096  # records that are in memory at a time
+HASHED_AT_ONCE = 4096  # records that are in memory at a time
 LENGTH = 24  # hexadecimal digits of a fingerprint
 
 # of whole arrays, by `id`: the array itself, as long as it lives, and its fingerprint
@@ -22,7 +22,7 @@ _fingerprints: dict[int, tuple[Callable[[], object], str]] = {}
 def fingerprint_records(records: Records, *extra: object) -> str:
     """Hash the rows and any further values."""
     digest = hashlib.sha256(repr(extra).encode())
-    for rows in records.blocks(BLOCK):
+    for rows in records.blocks(HASHED_AT_ONCE):
         block = records.gather(rows)
         if not is_text(block):
             digest.update(np.ascontiguousarray(block).data)

@@ -30,10 +30,19 @@ UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBom
 # was meant
 MOST_DAMAGED = 0.1
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".tif", ".tiff", ".webp"}
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")  # of these suffixes
+IMAGE_FORMATS = (
+    "PNG",
+    "JPEG",
+    "BMP",
+    "GIF",
+    "PPM",
+    "TIFF",
+    "WEBP",
+)  # of these suffixes
 CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}  # of the modes that a site may choose
+MODE_OF_CHANNELS = {channels: mode for mode, channels in CHANNELS.items()}
 # sub-folders that may be parts of a data set
-SPLITS = {"train", "test", "val", "valid", "validation"}
+SPLIT_FOLDERS = {"train", "test", "val", "valid", "validation"}
 
 
 def image_folder(
@@ -289,7 +298,7 @@ def open_image(file: Path | IO[bytes]) -> Image.Image:
     """
     if isinstance(file, Path) and not file.is_file():
         raise OSError(f"{file} is not a file")
-    return Image.open(file, formats=FORMATS)
+    return Image.open(file, formats=IMAGE_FORMATS)
 
 
 def find_splits(path: Path) -> tuple[str, str]:
@@ -297,7 +306,7 @@ def find_splits(path: Path) -> tuple[str, str]:
     else ("", "").
     """
     names = {folder.name for folder in subfolders(path)}
-    if "train" not in names or not names <= SPLITS:
+    if "train" not in names or not names <= SPLIT_FOLDERS:
         return "", ""
     return "train", "test" if "test" in names else ""
 

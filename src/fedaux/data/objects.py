@@ -28,7 +28,7 @@ from fedaux.data.records import (
 )
 from fedaux.data.sources import tidy
 
-FILES = {
+FORMAT_OF_SUFFIX = {
     ".npz": "npz",
     ".npy": "npy",
     ".csv": "csv",
@@ -61,12 +61,12 @@ def source_of(path: Path) -> str:
             f"there is no {path}: give an existing folder or file, the name of a "
             "source, or arrays"
         )
-    if path.suffix not in FILES:
+    if path.suffix not in FORMAT_OF_SUFFIX:
         raise DataError(
-            f"{path} is not read by its name: files end in {', '.join(FILES)}; folders "
+            f"{path} is not read by its name: files end in {', '.join(FORMAT_OF_SUFFIX)}; folders "
             "hold images"
         )
-    return FILES[path.suffix]
+    return FORMAT_OF_SUFFIX[path.suffix]
 
 
 def with_test(corpus: Corpus, tested: Corpus) -> Corpus:

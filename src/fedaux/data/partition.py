@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedaux.core.arrays import Matrix
 from fedaux.data.records import Indices
 
-KINDS = ("dirichlet", "shards", "iid")
+PARTITIONS = ("dirichlet", "shards", "iid")
 UNIT = 2**40  # costs are integers in units of 1/UNIT of a record
 FAR = 2**60  # larger than any sum of costs
-TINY = 1e-300
-Matrix = NDArray[np.float64]
+NEARLY_ZERO = 1e-300
 
 
 def partition(
@@ -42,7 +42,9 @@ def partition(
         return shards(labels, clients, per_client, rng)
     if kind == "iid":
         return iid(labels, clients, rng)
-    raise ValueError(f"unknown partition {kind!r}; choose one of: {', '.join(KINDS)}")
+    raise ValueError(
+        f"unknown partition {kind!r}; choose one of: {', '.join(PARTITIONS)}"
+    )
 
 
 def iid(
@@ -152,11 +154,13 @@ def round_to_margins(
     between integers hold, and the float error in the margins of F is too small to
     violate one of them by 1.
     """
-    table = table * np.minimum(1, rows / np.maximum(table.sum(1), TINY))[:, None]
-    table = table * np.minimum(1, columns / np.maximum(table.sum(0), TINY))
+    table = table * np.minimum(1, rows / np.maximum(table.sum(1), NEARLY_ZERO))[:, None]
+    table = table * np.minimum(1, columns / np.maximum(table.sum(0), NEARLY_ZERO))
     row_deficit = np.maximum(rows - table.sum(1), 0)
     column_deficit = np.maximum(columns - table.sum(0), 0)
-    table = table + np.outer(row_deficit, column_deficit) / max(row_deficit.sum(), TINY)
+    table = table + np.outer(row_deficit, column_deficit) / max(
+        row_deficit.sum(), NEARLY_ZERO
+    )
     # paths lead from column to column: fewer of them are found faster
     if len(rows) < len(columns):
         return _round(table.T, columns, rows).T

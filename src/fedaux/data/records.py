@@ -17,7 +17,7 @@ from fedaux.core.errors import FedauxError
 
 Indices = NDArray[np.int64]
 
-KINDS = ("image", "numbers", "text")
+RECORD_KINDS = ("image", "numbers", "text")
 SCALING = "(x - 127.5) / 63.75, then channels first"  # of images, as in `to_tensor`
 CHANNEL_COUNTS = (1, 3, 4)  # that an image may have: grey, RGB, RGBA
 UNDECLARED = -1  # the label of a record whose label is missing or not a declared class
@@ -204,7 +204,7 @@ class RecordSpec:
     def __post_init__(self) -> None:
         positive = all(type(size) is int and size > 0 for size in self.shape)
         if (
-            self.kind not in KINDS
+            self.kind not in RECORD_KINDS
             or not positive
             or (self.kind == "image" and len(self.shape) != 3)
         ):

@@ -174,7 +174,7 @@ def generate_key_pair(folder: Path, replace: bool = False) -> Path:
     return folder / "key.pub"
 
 
-def fingerprint(public_key: bytes) -> str:
+def site_fingerprint(public_key: bytes) -> str:
     """Return what two people compare: a hash of 256 bits of both of a site's keys, that
     of its node and that of sums.
 

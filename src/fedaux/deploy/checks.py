@@ -36,7 +36,7 @@ from fedaux.deploy.link import ask_health
 from fedaux.deploy.rosters import own_problem
 from fedaux.privacy.account import BudgetStore, account_folder
 from fedaux.privacy.accounting import BudgetError, round_up
-from fedaux.privacy.roster import ROSTER_FILE, fingerprint, read_roster
+from fedaux.privacy.roster import ROSTER_FILE, read_roster, roster_fingerprint
 from fedaux.report.terminal import plural
 
 # seconds; Flower refuses 5 ahead and 305 behind; a Date header has whole seconds
@@ -289,7 +289,7 @@ def check_roster(folder: Path) -> CheckResult:
         problem = str(error)
     detail = (
         problem
-        or f"{plural(len(roster), 'site')}, fingerprint {fingerprint(roster)}: the same at every site"
+        or f"{plural(len(roster), 'site')}, fingerprint {roster_fingerprint(roster)}: the same at every site"
     )
     return CheckResult.of("roster", not problem, detail, remedy)
 

@@ -116,7 +116,7 @@ class Address:
             return False
 
 
-def init(
+def write_layout(
     folder: Path,
     sites: Sequence[str],
     address: Address,

@@ -22,9 +22,9 @@ from fedaux.deploy.certificates import (
     IssuedCertificate,
     Key,
     PublicKeyError,
-    fingerprint,
     issue_server_certificate,
     node_fingerprint,
+    site_fingerprint,
 )
 from fedaux.deploy.env import DeployError, read_env
 from fedaux.deploy.layout import Address, write_site
@@ -80,7 +80,7 @@ def register_keys(server: Path, link: ControlLink) -> dict[str, tuple[str, bool]
     registered = {}
     for path in sorted((server / "keys").glob("*.pub")):
         new = register_key(path, path.stem, link)
-        registered[path.stem] = (fingerprint(path.read_bytes()), new)
+        registered[path.stem] = (site_fingerprint(path.read_bytes()), new)
     return registered
 
 
@@ -124,7 +124,10 @@ def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> 
             "FOLDER --replace`"
         )
     wanted = _read_public_key(public_key)
-    if registered_key.is_file() and fingerprint(registered_key.read_bytes()) == wanted:
+    if (
+        registered_key.is_file()
+        and site_fingerprint(registered_key.read_bytes()) == wanted
+    ):
         raise DeployError(f"{public_key} is the key that {name} has already")
     _unregister(link, name)
     _retire(registered_key)
@@ -210,7 +213,7 @@ def _set_members(folder: Path, sites: Sequence[str]) -> None:
 def _read_public_key(path: Path) -> str:
     """Return the fingerprint of the public key in a file."""
     try:
-        return fingerprint(path.read_bytes())
+        return site_fingerprint(path.read_bytes())
     except (OSError, PublicKeyError) as error:
         raise DeployError(
             f"{path} is not the key.pub that `fedaux deploy key` has made at the site: "

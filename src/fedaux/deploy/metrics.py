@@ -54,7 +54,7 @@ class StatusCollector:
 
 
 @contextmanager
-def serve(read: Callable[[], Status], host: str, port: int) -> Iterator[str]:
+def serve_metrics(read: Callable[[], Status], host: str, port: int) -> Iterator[str]:
     """Serve the metrics in threads, and yield the address. Port 0 picks a free one."""
     try:
         from prometheus_client import CollectorRegistry, start_http_server

@@ -23,7 +23,7 @@ from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server
 
 # of the public and the test data: enough for every step, seconds for any network
-RECORDS = 64
+TRIED_RECORDS = 64
 
 
 def preflight(server: Path, link: Watched) -> Iterator[CheckResult]:
@@ -101,6 +101,6 @@ def check_sites(config: Config, link: Watched) -> CheckResult:
 
 
 def _some(records: Records) -> Records:
-    count = min(RECORDS, len(records))
+    count = min(TRIED_RECORDS, len(records))
     spread = np.linspace(0, len(records) - 1, count)
     return records.take(np.unique(spread.astype(np.int64)))

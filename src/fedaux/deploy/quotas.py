@@ -39,7 +39,7 @@ MAX_OBJECTS = 256  # of a small reply
 CHUNK_BYTES = 2**14  # of the quota for each object more
 MAX_TRIES = 8  # of a site to push one reply: its connection may break
 SLOWEST = 2**14  # bytes a second, on average
-PATIENCE = 60.0  # seconds that any reply may take
+REPLY_TIME = 60.0  # seconds that any reply may take
 
 
 @dataclass(eq=False)
@@ -165,7 +165,7 @@ class ReplyQuotas:
             if row is None or row["dst_node_id"] % 2**64 != node:
                 raise HTTPException(410, "there is no such order for you")
             limit = reply_bytes(row["group_id"])
-            deadline = now + PATIENCE + limit / SLOWEST
+            deadline = now + REPLY_TIME + limit / SLOWEST
             self._orders[order] = Allowance(row, node, limit, limit, deadline)
         allowance = self._orders[order]
         if allowance.node != node:

@@ -17,9 +17,9 @@ from fedaux.deploy.env import DeployError, read_env
 from fedaux.privacy.roster import (
     ROSTER_FILE,
     Roster,
-    fingerprint,
     load_signing_key,
     read_roster,
+    roster_fingerprint,
     write_roster,
 )
 
@@ -82,7 +82,7 @@ def compare_roster(site: Path, file: Path) -> RosterChange:
         added=tuple(sorted(new.keys() - old.keys())),
         removed=tuple(sorted(old.keys() - new.keys())),
         changed=tuple(name for name in both if new[name] != old[name]),
-        fingerprint=fingerprint(new),
+        fingerprint=roster_fingerprint(new),
     )
 
 

@@ -21,10 +21,10 @@ from fedaux.deploy.link import LinkError
 CONNECTION = "fedaux"  # in flwr-home/config.toml
 LIVES = ("pending", "starting", "running")
 PAUSE = 3.0  # seconds between two attempts to reach the server
-PATIENCE = 600.0  # seconds of silence after which the server is given up
+SILENCE_LIMIT = 600.0  # seconds of silence after which the server is given up
 RESTARTS = 3  # of a server's app that was killed
 # what Flower says of an app that was killed; one that failed has said why itself
-LOST = "No heartbeat"
+KILLED = "No heartbeat"
 Say = Callable[[str], None]
 
 
@@ -71,7 +71,7 @@ class RunControl:
         try:
             status, details = self.attend(run)
             for _ in range(RESTARTS):
-                if status != "finished:failed" or LOST not in details:
+                if status != "finished:failed" or KILLED not in details:
                     break
                 lost = run
                 run = self.start(words)
@@ -123,7 +123,7 @@ class RunControl:
         """
         shown = 0  # lines
         silent = 0.0  # seconds
-        while silent < PATIENCE:
+        while silent < SILENCE_LIMIT:
             lines = self.follow("log", run, CONNECTION, "--stream")
             for number, line in enumerate(lines):
                 if number >= shown:  # Flower tells it from the beginning
@@ -142,7 +142,7 @@ class RunControl:
                 silent = 0.0
             self.sleep(PAUSE)
         raise LinkError(
-            f"the server has not answered for {PATIENCE:g} s. When it is back, run.sh "
+            f"the server has not answered for {SILENCE_LIMIT:g} s. When it is back, run.sh "
             f"shows run {run} again."
         )
 

@@ -50,17 +50,17 @@ if TYPE_CHECKING:
 
 CLIENT_APP = "fedaux.flower.client_app:app"
 PROJECT = "pyproject.toml"
-FILES = {PROJECT, ".info/CONTENT"}
+BUNDLED_FILES = {PROJECT, ".info/CONTENT"}
 # of the bundle, and of each file in it: an app of names alone has some hundred
-MAX_BYTES = 2**16
+MAX_BUNDLE_BYTES = 2**16
 # names and versions of which Flower makes the names of folders
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
 def rejection_reason(bundle: bytes) -> str:
     """Why this site refuses an app, given its bundle; empty if it runs it."""
-    if len(bundle) > MAX_BYTES:
-        return f"it has {len(bundle):,} bytes; an app of names alone has at most {MAX_BYTES:,}"
+    if len(bundle) > MAX_BUNDLE_BYTES:
+        return f"it has {len(bundle):,} bytes; an app of names alone has at most {MAX_BUNDLE_BYTES:,}"
     try:
         return bundle_problem(bundle)
     except Exception as error:  # odd archives and texts fail in many ways
@@ -72,13 +72,15 @@ def bundle_problem(bundle: bytes) -> str:
     with zipfile.ZipFile(BytesIO(bundle)) as archive:
         names = archive.namelist()
         large = [
-            info.filename for info in archive.infolist() if info.file_size > MAX_BYTES
+            info.filename
+            for info in archive.infolist()
+            if info.file_size > MAX_BUNDLE_BYTES
         ]
-        foreign = sorted(set(names) - FILES)
+        foreign = sorted(set(names) - BUNDLED_FILES)
         if foreign or len(names) != len(set(names)):
             return f"it carries files of its own: {', '.join(foreign or names)[:200]}"
         if large:
-            return f"{', '.join(large)} has more than {MAX_BYTES:,} bytes"
+            return f"{', '.join(large)} has more than {MAX_BUNDLE_BYTES:,} bytes"
         project = tomllib.loads(read_project(archive))
     app = project["tool"]["flwr"]["app"]
     labels = [
@@ -99,7 +101,7 @@ def bundle_problem(bundle: bytes) -> str:
 def read_project(archive: zipfile.ZipFile) -> str:
     """Read the project's settings up to the limit, whatever size the archive states."""
     with archive.open(PROJECT) as file:
-        return file.read(MAX_BYTES + 1).decode()
+        return file.read(MAX_BUNDLE_BYTES + 1).decode()
 
 
 @contextmanager

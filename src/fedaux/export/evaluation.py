@@ -17,7 +17,13 @@ from fedaux.data.images import list_images, subfolders
 from fedaux.data.labels import relabel_strictly
 from fedaux.data.records import RecordsError
 from fedaux.data.sources import open_source
-from fedaux.export.input_files import ARRAYS, BLOCK, TABLES, InputReader, suffix_of
+from fedaux.export.input_files import (
+    ARRAYS,
+    READ_AT_ONCE,
+    TABLES,
+    InputReader,
+    suffix_of,
+)
 from fedaux.export.model import Model
 
 OnRecords = Callable[[int, int], None]  # (done, total)
@@ -121,8 +127,8 @@ def _labelled(
         return
     records, labels = _rows(model, path, reader, label)
     total = len(labels)
-    for start in range(0, total, BLOCK):
-        end = min(start + BLOCK, total)
+    for start in range(0, total, READ_AT_ONCE):
+        end = min(start + READ_AT_ONCE, total)
         names = [f"{path}[{index}]" for index in range(start, end)]
         yield LabelledBlock("", names, records[start:end], labels[start:end])
         on_records(end, total)

@@ -19,7 +19,7 @@ from fedaux.export.model import FORMAT, Card, Model
 from fedaux.export.onnx_graph import check_onnx_support
 from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_state
 from fedaux.models.encoders import VisionExtractor
-from fedaux.server.result import last_evaluations, unknown_classes
+from fedaux.server.result import describe_unknown_classes, last_evaluations
 from fedaux.server.run_state import RunState, StateError
 
 
@@ -164,5 +164,5 @@ def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> 
         **evaluation.summary(),
         "recall": recalls,
         "warning": evaluation.collapse(classes),
-        "unknown_classes": unknown_classes(state, spec.label),
+        "unknown_classes": describe_unknown_classes(state, spec.label),
     }

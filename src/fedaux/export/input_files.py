@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from fedaux.core.errors import FedauxError
-from fedaux.data.images import SUFFIXES, UNREADABLE, list_images
+from fedaux.data.images import MODE_OF_CHANNELS, SUFFIXES, UNREADABLE, list_images
 from fedaux.data.records import RecordsError, RecordSpec
 from fedaux.data.sources import open_source
 
-BLOCK = 512  # records in memory at a time
+READ_AT_ONCE = 512  # records in memory at a time
 ARRAYS = (".npy", ".npz")
 TABLES = (".csv", ".jsonl", ".parquet")
-MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 TAKES = {
     "image": "image files, folders of them, .npy or .npz",
     "numbers": ".npy or .npz",
@@ -109,10 +108,10 @@ class InputReader:
         self, files: Sequence[Path], strict: bool = False
     ) -> Iterator[NamedBlock]:
         """These files in blocks; names are their paths."""
-        for start in range(0, len(files), BLOCK):
+        for start in range(0, len(files), READ_AT_ONCE):
             names = []
             images = []
-            for file in files[start : start + BLOCK]:
+            for file in files[start : start + READ_AT_ONCE]:
                 try:
                     images.append(self._image(file))
                     names.append(str(file))
@@ -128,14 +127,14 @@ class InputReader:
         resized with a box filter.
         """
         height, width, channels = self.record_spec.shape
-        if channels not in MODES:
+        if channels not in MODE_OF_CHANNELS:
             raise RecordsError(
                 f"{file}: this model takes images of {channels} channels, which only "
                 "arrays (.npy) have"
             )
         try:
             with Image.open(file) as opened:
-                image: Image.Image = opened.convert(MODES[channels])
+                image: Image.Image = opened.convert(MODE_OF_CHANNELS[channels])
         except UNREADABLE as error:
             message = f"{file} cannot be read as an image ({error})"
             raise UnreadableError(message) from error
@@ -170,8 +169,8 @@ class InputReader:
 
 
 def _numbered(path: Path, records: Any) -> Iterator[NamedBlock]:
-    for start in range(0, len(records), BLOCK):
-        block = records[start : start + BLOCK]
+    for start in range(0, len(records), READ_AT_ONCE):
+        block = records[start : start + READ_AT_ONCE]
         numbers = range(start, start + len(block))
         yield [f"{path}[{number}]" for number in numbers], block
 

@@ -42,7 +42,7 @@ ONNX = "model.onnx"
 PAGE = "README.md"
 TOKENIZER = "tokenizer"
 PAGE_METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "auc")
-TASKS = {
+HUB_TASKS = {
     "image": "image-classification",
     "numbers": "tabular-classification",
     "text": "text-classification",
@@ -257,7 +257,7 @@ def render_page(card: Card, folder: str) -> str:
     The front matter is YAML with JSON values, which quote names safely.
     """
     record_spec = RecordSpec.from_card(card["record"])
-    task = TASKS[record_spec.kind]
+    task = HUB_TASKS[record_spec.kind]
     tags = ["federated-learning", "fedaux"]
     if card["privacy"]["weights_covered"]:
         tags.append("differential-privacy")

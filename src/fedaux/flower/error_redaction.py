@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 
@@ -21,11 +20,10 @@ from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import SettingsError
 from fedaux.core.event_log import EventLog, printable
 from fedaux.core.failures import OrderError, Refusal
-from fedaux.flower.in_process import CLIENT_EXCEPTION
+from fedaux.flower.in_process import CLIENT_EXCEPTION, Handler
 from fedaux.flower.serialization import MessageError
 from fedaux.privacy.accounting import BudgetError
 
-Handler = Callable[[Message, Context], Message]
 log = logging.getLogger(__name__)
 
 

@@ -42,7 +42,7 @@ POLL_INTERVAL = 0.02
 MAX_POLL_INTERVAL = 0.5
 # Flower's codes for a message without an answer: it is gone or expired, its node is
 # gone, its app has crashed
-LOST = frozenset({3, 5, 8})
+GONE_CODES = frozenset({3, 5, 8})
 REFRESH_INTERVAL = 2.0  # seconds between two looks for nodes that come back
 K = TypeVar("K")
 
@@ -125,7 +125,7 @@ def is_lost(message: Message) -> bool:
     """Whether there is no answer: the node never got the message, or its reply never
     came.
     """
-    return message.has_error() and message.error.code in LOST
+    return message.has_error() and message.error.code in GONE_CODES
 
 
 @dataclass(frozen=True)

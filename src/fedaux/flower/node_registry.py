@@ -16,7 +16,7 @@ from fedaux.core.event_log import printable
 from fedaux.core.progress import Notice, Phase, SitesConnected, report
 from fedaux.flower.federation import is_lost, read_reply, stream_replies
 from fedaux.flower.serialization import MessageError, serialize
-from fedaux.messages import ORDERS, VERSION, Hello, HelloOrder
+from fedaux.messages import MESSAGE_VERSION, ORDERS, Hello, HelloOrder
 
 POLL_INTERVAL = 1.0  # seconds
 
@@ -181,12 +181,12 @@ def _validate_hello(
     except ValueError:
         return [], "", "its answer is not JSON"
     versions = printable(answer.versions)[:200]
-    if answer.speaks != VERSION:
+    if answer.speaks != MESSAGE_VERSION:
         return (
             [],
             versions,
             (
-                f"it speaks version {answer.speaks} of messages, here it is {VERSION}: "
+                f"it speaks version {answer.speaks} of messages, here it is {MESSAGE_VERSION}: "
                 "upgrade the older one"
             ),
         )

@@ -21,7 +21,7 @@ from fedaux.config.sections import (
     PrivacyConfig,
 )
 from fedaux.core.errors import SettingsError
-from fedaux.flower.release_strategy import AUTO, MODEL, ReleaseStrategy, log
+from fedaux.flower.release_strategy import AUTO, ONLY_PROTOTYPE, ReleaseStrategy, log
 from fedaux.flower.user_model import input_of
 from fedaux.flower.validation import MAX_RECORDS
 from fedaux.scoring.class_counts import unknown_classes
@@ -86,7 +86,7 @@ class PrivateHead(ReleaseStrategy):
             method="private-head",
             seed=seed,
             device=device,
-            prototypes=(MODEL,),
+            prototypes=(ONLY_PROTOTYPE,),
             data=DataConfig(clients=clients),
             aux=AuxConfig(negatives=0.9),
             privacy=PrivacyConfig(
@@ -147,13 +147,15 @@ class PrivateHead(ReleaseStrategy):
             return None, None
         assert self._embedding is not None
         scorer = cast(ClassEmbeddingScorer, self.server.scorer)
-        public = self.state.public[MODEL.label]
+        public = self.state.public[ONLY_PROTOTYPE.label]
         released = [scorer.class_values(public, release) for release in releases]
         for label, records, deviation in unknown_classes(released):
             warning = "the head knows nothing of class %d: about %.0f ± %.0f records"
             log.warning(warning, label, max(0.0, records), deviation)
         computed = scorer.head(
-            public, self._embedding.reference[MODEL.label], cap_precision(releases)
+            public,
+            self._embedding.reference[ONLY_PROTOTYPE.label],
+            cap_precision(releases),
         )
         with torch.no_grad():
             for tensor, values in zip(

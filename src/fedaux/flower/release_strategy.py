@@ -47,7 +47,7 @@ from fedaux.server.run_state import RunState, pack, read
 from fedaux.server.server import Server
 
 log = logging.getLogger("flwr")  # where Flower's own strategies write
-MODEL = PrototypeSpec("model")  # the only prototype
+ONLY_PROTOTYPE = PrototypeSpec("model")  # the only prototype
 MAX_REASON = 500  # characters to log: clients write some of the reasons
 AUTO = "auto"  # the file that `default_file` names
 
@@ -158,7 +158,9 @@ class ReleaseStrategy(FedAvg):
                 config.seed,
             )
         self.state = first_state(
-            self.server, MODEL.label, None if keep is None else Path(keep).expanduser()
+            self.server,
+            ONLY_PROTOTYPE.label,
+            None if keep is None else Path(keep).expanduser(),
         )
         self._embedding = self.server.restore(self.state)
         self._sent = Arrays()
@@ -193,7 +195,7 @@ class ReleaseStrategy(FedAvg):
         self.state = replace(
             self.state,
             round=server_round - 1,
-            weights={MODEL.label: flatten_state(self._model)},
+            weights={ONLY_PROTOTYPE.label: flatten_state(self._model)},
         )
 
     def _collect_releases(self, grid: Grid, nodes: dict[str, int]) -> list[Failure]:
@@ -235,10 +237,14 @@ def _server(
     """The parts of a server around one network that this package has not built; nothing
     is tested.
     """
-    networks = Networks({}, {MODEL.label: extractor}, {MODEL.label: model})
+    networks = Networks(
+        {}, {ONLY_PROTOTYPE.label: extractor}, {ONLY_PROTOTYPE.label: model}
+    )
     public = PublicData(rows, None, config.aux.negatives, config.seed)
     scorer = make_scorer(config.privacy, classes, config.data.clients)
-    orders = Orders(config, classes, scorer, networks, public, lambda node: MODEL)
+    orders = Orders(
+        config, classes, scorer, networks, public, lambda node: ONLY_PROTOTYPE
+    )
     return Server(config, classes, (), networks, public, scorer, orders)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedaux.core.arrays import Arrays
 from fedaux.messages import (
-    VERSION,
+    MESSAGE_VERSION,
     Answer,
     EveryOrder,
     Hello,
@@ -85,7 +85,10 @@ class Serializer:
         self._records: dict[int, tuple[Arrays, ArrayRecord]] = {}
 
     def serialize(self, item: Any) -> RecordDict:
-        scalars: dict[str, Any] = {"version": VERSION, "kind": type(item).__name__}
+        scalars: dict[str, Any] = {
+            "version": MESSAGE_VERSION,
+            "kind": type(item).__name__,
+        }
         records: dict[str, ArrayRecord | ConfigRecord] = {}
         for field in fields_of(type(item)):
             value = getattr(item, field.name)
@@ -155,11 +158,11 @@ def deserialize(kind: type[T], content: RecordDict) -> T:
 def _check_version(kind: type, scalars: dict[str, Any]) -> None:
     version = scalars.get("version")
     # True is 1, and no version
-    same_version = type(version) is int and version == VERSION
+    same_version = type(version) is int and version == MESSAGE_VERSION
     if kind not in ANY_VERSION and not same_version:
         # a migration of older messages would go here
         raise MessageError(
-            f"the message has version {version!r}, this side speaks {VERSION}; upgrade "
+            f"the message has version {version!r}, this side speaks {MESSAGE_VERSION}; upgrade "
             "the older one"
         )
     if scalars.get("kind") != kind.__name__:

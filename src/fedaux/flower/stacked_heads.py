@@ -8,9 +8,8 @@ reason it would have elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TypeVar, cast
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from fedaux.client.kept_state import LocalResult
 from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site
 from fedaux.client.stacked_heads import StackedClient, train_clients
+from fedaux.core.failures import attempt
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_settings import open_site
@@ -35,7 +35,6 @@ from fedaux.methods.summed_update import summed_update
 
 # of features, heads, gradients and moments of the clients that train at once
 STACK_BYTES = 2**27
-T = TypeVar("T")
 
 
 class StackedFederation(GridFederation):
@@ -52,8 +51,8 @@ class StackedFederation(GridFederation):
             for order, client in chunk:
                 reply = None
                 if client:
-                    work = partial(self._answer, order, client, results[client])
-                    reply = attempt(work)
+                    # if it fails, the client says why when it is asked by message
+                    reply = attempt(self._answer, order, client, results[client])
                 if reply:
                     yield self.validated(order, reply)
                 else:
@@ -84,7 +83,7 @@ class StackedFederation(GridFederation):
         chunk: list[tuple[Order, StackedClient | None]] = []
         size = 0
         for order in orders:
-            client = attempt(partial(self._open, order))
+            client = attempt(self._open, order)
             chunk.append((order, client))
             size += client.nbytes if client else 0
             if size >= STACK_BYTES:
@@ -110,13 +109,3 @@ def is_for_training(order: Order) -> bool:
     if isinstance(order, SumOrder):
         return order.step == "masked"
     return isinstance(order, TrainOrder) and not order.sum
-
-
-def attempt(work: Callable[[], T]) -> T | None:
-    """Return the result of `work`; None if it fails: the client will say why when it is
-    asked by message.
-    """
-    try:
-        return work()
-    except Exception:
-        return None

@@ -23,7 +23,13 @@ from fedaux.config.sections import FederationConfig, LocalConfig, PrivacyConfig
 from fedaux.core.arrays import Arrays
 from fedaux.core.failures import Failure
 from fedaux.core.timing import Costs
-from fedaux.flower.release_strategy import AUTO, MAX_REASON, MODEL, ReleaseStrategy, log
+from fedaux.flower.release_strategy import (
+    AUTO,
+    MAX_REASON,
+    ONLY_PROTOTYPE,
+    ReleaseStrategy,
+    log,
+)
 from fedaux.flower.serialization import MessageError, from_array
 from fedaux.flower.user_model import FeaturesOf
 from fedaux.flower.validation import MAX_RECORDS, check_form, check_norms
@@ -200,7 +206,7 @@ class FedAUX(ReleaseStrategy):
         config = Config(
             seed=seed,
             device=device,
-            prototypes=(MODEL,),
+            prototypes=(ONLY_PROTOTYPE,),
             head_init="random",  # the user's own weights
             local=LocalConfig(
                 epochs=1, batch_size=1
@@ -277,7 +283,7 @@ class FedAUX(ReleaseStrategy):
 
     def _finish(self, current: Round) -> ArrayRecord:
         self.state = current.finish(self.state)
-        load_state(self._model, self.state.weights[MODEL.label])
+        load_state(self._model, self.state.weights[ONLY_PROTOTYPE.label])
         return ArrayRecord(self._model.state_dict())
 
     def _metrics(self, current: Round, kept: list[RecordDict]) -> MetricRecord:

@@ -16,7 +16,7 @@ from fedaux.messages.declaration import ORDERS, Disclosure, Part, Protection, fi
 from fedaux.messages.federation import Federation, Reply
 from fedaux.messages.identity import identity, question
 from fedaux.messages.orders import (
-    VERSION,
+    MESSAGE_VERSION,
     DataOrder,
     EveryOrder,
     HelloOrder,
@@ -45,8 +45,8 @@ from fedaux.messages.replies import (
 )
 
 __all__ = [
+    "MESSAGE_VERSION",
     "ORDERS",
-    "VERSION",
     "Answer",
     "Consent",
     "DataOrder",

@@ -11,14 +11,14 @@ from typing import Any
 
 from fedaux.core.arrays import Arrays, fingerprint_arrays
 from fedaux.messages.declaration import Asked, Part, fields_of
-from fedaux.messages.orders import VERSION, DataOrder, Order
+from fedaux.messages.orders import MESSAGE_VERSION, DataOrder, Order
 
 
 def identity(order: Order) -> str:
     """Hash all that is the same for every site: two sites with the same identity were
     asked the same.
     """
-    return _hash(order, [type(order).__name__, VERSION], Part.RUN, Part.ROUND)
+    return _hash(order, [type(order).__name__, MESSAGE_VERSION], Part.RUN, Part.ROUND)
 
 
 def question(order: Order) -> str:

@@ -31,12 +31,12 @@ from fedaux.messages.types import (
 )
 
 # of messages: it grows with every change that an older reader could misread
-VERSION = 2
+MESSAGE_VERSION = 2
 
 MAX_RANDOM_FEATURES = 100_000
 # numbers of a release: 1,000 classes with moments of 512 dimensions are under a million
 MAX_RELEASE = 2**24
-TINY = float(np.finfo(np.float32).tiny)  # the smallest normal float32
+SMALLEST_FLOAT = float(np.finfo(np.float32).tiny)  # the smallest normal float32
 # after the keys, which answer the order itself
 SUM_STEPS = ("shares", "masked", "survivors", "unmask")
 
@@ -119,15 +119,18 @@ MODEL = ArrayGroup(
     needed=True,
 )
 STANDARDISATION = ArrayGroup(
-    {"mean": ArrayType(FLOAT, ("H",)), "deviation": ArrayType(FLOAT, ("H",), low=TINY)}
+    {
+        "mean": ArrayType(FLOAT, ("H",)),
+        "deviation": ArrayType(FLOAT, ("H",), low=SMALLEST_FLOAT),
+    }
 )
 _EMBEDDING = {"mean": ArrayType(FLOAT, ("H",)), "basis": ArrayType(FLOAT, ("H", "k"))}
-PUBLIC: dict[str, Mapping[str, ArrayType]] = {  # by scorer
+PUBLIC_ARRAYS: dict[str, Mapping[str, ArrayType]] = {  # by scorer
     "class-embedding": _EMBEDDING,
     "class-moments": {**_EMBEDDING, "split": ArrayType(FLOAT, (3,), low=0, high=1)},
     "logistic": {
         "mean": ArrayType(FLOAT, ("H",)),
-        "radius": ArrayType(FLOAT, (1,), low=TINY),
+        "radius": ArrayType(FLOAT, (1,), low=SMALLEST_FLOAT),
         "negatives": ArrayType(FLOAT, ("N", "H")),
     },
 }
@@ -148,13 +151,14 @@ def _bytes_of_sites(order: SumOrder) -> Type:
 
 def _public(order: PrepareOrder) -> Type:
     return ArrayGroup(
-        PUBLIC.get(order.scorer, OWN_SCORER), needed=order.scorer in PUBLIC
+        PUBLIC_ARRAYS.get(order.scorer, OWN_SCORER),
+        needed=order.scorer in PUBLIC_ARRAYS,
     )
 
 
 def _public_to_teach(order: TrainOrder) -> Type:
     scorer = Teaching.from_json(order.teaching).scorer if order.teaching else ""
-    return ArrayGroup(PUBLIC.get(scorer, OWN_SCORER))
+    return ArrayGroup(PUBLIC_ARRAYS.get(scorer, OWN_SCORER))
 
 
 @order("query.hello")

@@ -22,7 +22,7 @@ from fedaux.messages.identity import run_facts
 from fedaux.messages.orders import NAME, DataOrder, PrepareOrder, SumsOrder, TrainOrder
 from fedaux.messages.types import Hash, Number, Type
 
-KINDS: dict[type, str] = {
+KIND_OF_ORDER: dict[type, str] = {
     PrepareOrder: "release",
     SumsOrder: "sums",
     TrainOrder: "train",
@@ -43,13 +43,13 @@ class Ask:
 
     @classmethod
     def of(cls, order: DataOrder, at_most: int) -> Ask:
-        return cls(KINDS[type(order)], at_most, run_facts(order))
+        return cls(KIND_OF_ORDER[type(order)], at_most, run_facts(order))
 
     def check(self) -> None:
         """Raise an `OrderError` unless these are facts that orders of this kind have,
         each of its type.
         """
-        kinds = {name: kind for kind, name in KINDS.items()}
+        kinds = {name: kind for kind, name in KIND_OF_ORDER.items()}
         if self.kind not in kinds:
             raise OrderError(
                 f"Cannot read the plan of the run: it asks for {self.kind!r}, which is "
@@ -74,7 +74,7 @@ class Ask:
             _check(name, kind, value)
 
     def covers(self, order: DataOrder) -> bool:
-        return self.kind == KINDS[type(order)] and self.facts == _as_json(
+        return self.kind == KIND_OF_ORDER[type(order)] and self.facts == _as_json(
             run_facts(order)
         )
 

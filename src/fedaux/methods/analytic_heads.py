@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedaux.config.methods import find_method
 from fedaux.config.parsing import require, require_choice
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Matrix
 from fedaux.methods.contribution import FixedSum
 from fedaux.methods.hooks import Hooks, hooks_of
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:  # PyTorch, which a method's name must not wait for
 PENALTIES = np.logspace(-6, 2, 65)
 SUM_BITS = 26  # 1.5e-8 a step; room for sums up to 7e10
 
-Matrix = NDArray[np.float64]
 PublicCovariance = Callable[[], Matrix]  # of ψ over D⁻, (D, D)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from fedaux.config.parsing import require
 from fedaux.core.arrays import Arrays
-from fedaux.methods.hooks import Hooks, Vector
+from fedaux.methods.hooks import Hooks, ModelVector
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,27 @@ class FedAdam(Hooks):
             "method_options.server_lr and method_options.tau must be above 0.",
         )
 
-    def server_state(self, theta: Vector) -> Arrays:
+    def server_state(self, theta: ModelVector) -> Arrays:
         return {"m": np.zeros_like(theta), "v": np.full_like(theta, self.tau**2)}
 
     def server_step(
-        self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays
-    ) -> tuple[Vector, Arrays]:
+        self,
+        theta: ModelVector,
+        mean: ModelVector,
+        extra: Arrays,
+        fraction: float,
+        state: Arrays,
+    ) -> tuple[ModelVector, Arrays]:
         delta = mean - theta
         m = self.beta1 * state["m"] + (1 - self.beta1) * delta
         v = self.second_moment(state["v"], np.square(delta))
         return theta + self.server_lr * m / (np.sqrt(v) + self.tau), {"m": m, "v": v}
 
-    def second_moment(self, v: Vector, squared: Vector) -> Vector:
+    def second_moment(self, v: ModelVector, squared: ModelVector) -> ModelVector:
         return self.beta2 * v + (1 - self.beta2) * squared
 
 
 @dataclass(frozen=True)
 class FedYogi(FedAdam):
-    def second_moment(self, v: Vector, squared: Vector) -> Vector:
+    def second_moment(self, v: ModelVector, squared: ModelVector) -> ModelVector:
         return np.asarray(v - (1 - self.beta2) * squared * np.sign(v - squared))

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedaux.config.parsing import require
 from fedaux.core.arrays import Arrays
-from fedaux.methods.hooks import Hooks, Vector
+from fedaux.methods.hooks import Hooks, ModelVector
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,16 @@ class FedAvgM(Hooks):
             f"method_options.server_lr must be above 0, not {self.server_lr}.",
         )
 
-    def server_state(self, theta: Vector) -> Arrays:
+    def server_state(self, theta: ModelVector) -> Arrays:
         return {"v": np.zeros_like(theta)}
 
     def server_step(
-        self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays
-    ) -> tuple[Vector, Arrays]:
+        self,
+        theta: ModelVector,
+        mean: ModelVector,
+        extra: Arrays,
+        fraction: float,
+        state: Arrays,
+    ) -> tuple[ModelVector, Arrays]:
         v = self.beta * state["v"] + (theta - mean)
         return theta - self.server_lr * v, {"v": v}

@@ -26,7 +26,7 @@ import numpy as np
 
 from fedaux.config.parsing import require
 from fedaux.core.arrays import Arrays
-from fedaux.methods.hooks import ClientUpdate, Hooks, LocalWork, Vector
+from fedaux.methods.hooks import ClientUpdate, Hooks, LocalWork, ModelVector
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +44,7 @@ class FedDyn(Hooks):
             self.alpha > 0, f"method_options.alpha must be above 0, not {self.alpha}."
         )
 
-    def server_state(self, theta: Vector) -> Arrays:
+    def server_state(self, theta: ModelVector) -> Arrays:
         return {"h": np.zeros_like(theta)}
 
     def gradient_term(
@@ -59,8 +59,8 @@ class FedDyn(Hooks):
 
     def client_update(
         self,
-        start: Vector,
-        trained: Vector,
+        start: ModelVector,
+        trained: ModelVector,
         work: LocalWork,
         received: Arrays,
         state: Arrays,
@@ -71,7 +71,12 @@ class FedDyn(Hooks):
         )
 
     def server_step(
-        self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays
-    ) -> tuple[Vector, Arrays]:
+        self,
+        theta: ModelVector,
+        mean: ModelVector,
+        extra: Arrays,
+        fraction: float,
+        state: Arrays,
+    ) -> tuple[ModelVector, Arrays]:
         h = state["h"] - self.alpha * fraction * (mean - theta)
         return mean - h / self.alpha, {"h": h}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedaux.core.arrays import Arrays
-from fedaux.methods.hooks import ClientUpdate, Hooks, LocalWork, Vector
+from fedaux.methods.hooks import ClientUpdate, Hooks, LocalWork, ModelVector
 
 
 def accumulated(work: LocalWork) -> float:
@@ -42,8 +42,8 @@ class FedNova(Hooks):
 
     def client_update(
         self,
-        start: Vector,
-        trained: Vector,
+        start: ModelVector,
+        trained: ModelVector,
         work: LocalWork,
         received: Arrays,
         state: Arrays,
@@ -55,6 +55,11 @@ class FedNova(Hooks):
         )
 
     def server_step(
-        self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays
-    ) -> tuple[Vector, Arrays]:
+        self,
+        theta: ModelVector,
+        mean: ModelVector,
+        extra: Arrays,
+        fraction: float,
+        state: Arrays,
+    ) -> tuple[ModelVector, Arrays]:
         return theta + extra["a"] * (mean - theta), state

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.methods import find_method
+from fedaux.config.sections import OPTIMIZERS
 from fedaux.core.arrays import Arrays
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-OPTIMIZERS: tuple[str, ...] = ("adam", "sgd")
-Vector = NDArray[np.floating]  # float32, all parameters of a model, (P,)
+ModelVector = NDArray[np.floating]  # float32, all parameters of a model, (P,)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LocalWork:
 class ClientUpdate:
     """What a client sends, and what it keeps until it is next selected."""
 
-    parameters: Vector  # the model to send, (P,)
+    parameters: ModelVector  # the model to send, (P,)
     # sent beside the model, and averaged like it
     extra: Arrays = field(default_factory=dict)
     state: Arrays = field(default_factory=dict)  # kept by the client, never sent
@@ -58,7 +58,8 @@ class Hooks:
 
     # clients count in proportion to their records in all means; False: all equally
     weighted = True
-    optimizers = OPTIMIZERS  # local optimisers that the method is meant for
+    # local optimisers that the method is meant for
+    optimizers = OPTIMIZERS
     # whether what clients send survives federation.precision = "float16"
     half_precision = True
     # whether `client_update` returns state: no secure sums then, for states can differ
@@ -67,7 +68,7 @@ class Hooks:
     # whether it is an `AnalyticHead`, which computes a head from sums of features
     computes_head = False
 
-    def server_state(self, theta: Vector) -> Arrays:
+    def server_state(self, theta: ModelVector) -> Arrays:
         """Return the server's state before the first round.
 
         Args:
@@ -111,8 +112,8 @@ class Hooks:
 
     def client_update(
         self,
-        start: Vector,
-        trained: Vector,
+        start: ModelVector,
+        trained: ModelVector,
         work: LocalWork,
         received: Arrays,
         state: Arrays,
@@ -133,8 +134,13 @@ class Hooks:
         return ClientUpdate(trained)
 
     def server_step(
-        self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays
-    ) -> tuple[Vector, Arrays]:
+        self,
+        theta: ModelVector,
+        mean: ModelVector,
+        extra: Arrays,
+        fraction: float,
+        state: Arrays,
+    ) -> tuple[ModelVector, Arrays]:
         """Return the next model and the server's next state.
 
         Args:

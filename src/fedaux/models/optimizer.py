@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fedaux.config.sections import OPTIMIZERS
 from fedaux.core.errors import unknown_name
 
-OPTIMIZERS = ("adam", "sgd")
 # of Adam, as PyTorch has them
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

@@ -30,7 +30,7 @@ from fedaux.models.registry import register
 
 # pixels: an image of 32 px gains from being enlarged, and 224 px take three times as
 # long
-SIZE = 128
+DEFAULT_SIZE = 128
 LEAST_SIZE = 32  # the networks shrink an image by 32
 # channels
 STEM = 32
@@ -196,7 +196,7 @@ def inverted_residuals(stages: Iterable[Stage], tensorflow: bool) -> nn.Sequenti
 
 @register("efficientnet-lite0")
 def efficientnet_lite0(
-    shape: tuple[int, ...], size: int = SIZE, weights: str = ""
+    shape: tuple[int, ...], size: int = DEFAULT_SIZE, weights: str = ""
 ) -> VisionExtractor:
     """EfficientNet-Lite0 (Liu 2020), trained on ImageNet: 3.4 million parameters, 1,280
     features.
@@ -213,7 +213,7 @@ def efficientnet_lite0(
 
 @register("mobilenetv2-imagenet")
 def mobilenetv2_imagenet(
-    shape: tuple[int, ...], size: int = SIZE, weights: str = ""
+    shape: tuple[int, ...], size: int = DEFAULT_SIZE, weights: str = ""
 ) -> VisionExtractor:
     """MobileNetV2 (Sandler et al. 2018), trained on ImageNet: 2.2 million parameters,
     1,280 features.

@@ -46,11 +46,11 @@ from fedaux.privacy.accounting import (
 from fedaux.privacy.units import NEIGHBOURS
 
 FILE = "account.jsonl"
-KEY_FILE, KEY_SIZE = "account.key", 32  # bytes
+ACCOUNT_KEY_FILE, KEY_SIZE = "account.key", 32  # bytes
 # the request of an entry that stands for one that is missing (`BudgetStore.write_off`)
 LOST = "lost"
 TRAINING = "training "  # begins the request of a round of private training
-SUMMED = "secure sum "  # is in the request of a site's part in a secure sum
+SUM_REQUEST = "secure sum "  # is in the request of a site's part in a secure sum
 _NO_COST = 2.0**30  # noise of a lost entry if nothing was left of the budget
 # of the noise of lost entries that would just use up the total, so that nothing is left
 # of it
@@ -408,7 +408,9 @@ def create_key(folder: Path) -> None:
     """
     if not _key(folder):
         with os.fdopen(
-            os.open(folder / KEY_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            os.open(
+                folder / ACCOUNT_KEY_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+            ),
             "wb",
         ) as file:
             file.write(secrets.token_bytes(KEY_SIZE))
@@ -450,7 +452,7 @@ def verify_count(folder: Path, entries: int, signature: str) -> bool:
 
 def _key(folder: Path) -> bytes:
     try:
-        key = (folder / KEY_FILE).read_bytes()
+        key = (folder / ACCOUNT_KEY_FILE).read_bytes()
     except FileNotFoundError:
         return b""
     return key if len(key) == KEY_SIZE else b""
@@ -514,7 +516,7 @@ class SiteAccount:
         if any(entry.unsafe for entry in self.entries):
             return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
         kinds = Counter(entry.kind for entry in self.entries)
-        summed = sum(SUMMED in entry.request for entry in self.entries)
+        summed = sum(SUM_REQUEST in entry.request for entry in self.entries)
         sums = (
             f" Of these, {summed} went into secure sums: each costs this against the "
             "server together with as many other sites as federation.colluders allowed."

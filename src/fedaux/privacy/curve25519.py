@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import (
     X25519PublicKey,
 )
 
-KEY = 32  # bytes
-PRIME = 2**255 - 19
+KEY_BYTES = 32  # bytes
+FIELD_PRIME = 2**255 - 19
 # of the subgroup that keys lie in
 ORDER = 2**252 + 27742317777372353535851937790883648493
 A24 = 121665  # (486662 − 2) / 4 of Curve25519
@@ -43,7 +43,9 @@ def public_key(seed: bytes) -> bytes:
 
 def agreement_secret(seed: bytes) -> X25519PrivateKey:
     """Convert an Ed25519 private key."""
-    return X25519PrivateKey.from_private_bytes(hashlib.sha512(seed).digest()[:KEY])
+    return X25519PrivateKey.from_private_bytes(
+        hashlib.sha512(seed).digest()[:KEY_BYTES]
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -52,12 +54,12 @@ def agreement_key(public: bytes) -> X25519PublicKey:
     and of full order.
     """
     y = int.from_bytes(public, "little") & ~SIGN_BIT
-    if len(public) != KEY or y >= PRIME or y == 1:
+    if len(public) != KEY_BYTES or y >= FIELD_PRIME or y == 1:
         raise KeyEncodingError("the key is not in its canonical encoding")
-    u = (1 + y) * pow(1 - y, -1, PRIME) % PRIME
+    u = (1 + y) * pow(1 - y, -1, FIELD_PRIME) % FIELD_PRIME
     if not has_full_order(u):
         raise KeyEncodingError("the key has a component of small order")
-    return X25519PublicKey.from_public_bytes(u.to_bytes(KEY, "little"))
+    return X25519PublicKey.from_public_bytes(u.to_bytes(KEY_BYTES, "little"))
 
 
 def has_full_order(u: int) -> bool:
@@ -81,15 +83,15 @@ def _multiple(scalar: int, u: int) -> tuple[int, int]:
             x2, z2, x3, z3 = x3, z3, x2, z2
         plus = x2 + z2
         minus = x2 - z2
-        plus_squared = plus * plus % PRIME
-        minus_squared = minus * minus % PRIME
+        plus_squared = plus * plus % FIELD_PRIME
+        minus_squared = minus * minus % FIELD_PRIME
         difference = plus_squared - minus_squared
-        cross = (x3 - z3) * plus % PRIME
-        other_cross = (x3 + z3) * minus % PRIME
-        x3 = (cross + other_cross) ** 2 % PRIME
-        z3 = u * (cross - other_cross) ** 2 % PRIME
-        x2 = plus_squared * minus_squared % PRIME
-        z2 = difference * (plus_squared + A24 * difference) % PRIME
+        cross = (x3 - z3) * plus % FIELD_PRIME
+        other_cross = (x3 + z3) * minus % FIELD_PRIME
+        x3 = (cross + other_cross) ** 2 % FIELD_PRIME
+        z3 = u * (cross - other_cross) ** 2 % FIELD_PRIME
+        x2 = plus_squared * minus_squared % FIELD_PRIME
+        z2 = difference * (plus_squared + A24 * difference) % FIELD_PRIME
         if bit:
             x2, z2, x3, z3 = x3, z3, x2, z2
     return x2, z2

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedaux.core.arrays import Vector
 from fedaux.data.records import Indices, Records, is_text
 from fedaux.models import Prototype
 from fedaux.models.optimizer import Optimizer, Term, add_to_gradients, flat
@@ -33,7 +34,6 @@ from fedaux.privacy.per_record import (
 )
 from fedaux.privacy.units import Units
 
-Vector = NDArray[np.float64]
 GridVector = NDArray[np.int64]  # in steps of clip/GRID
 
 

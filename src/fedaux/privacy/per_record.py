@@ -32,6 +32,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedaux.core.arrays import Vector
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.data.records import Records
 from fedaux.models.compute import CPU, Compute, compute_of
@@ -43,7 +44,6 @@ from fedaux.privacy.module_validation import (
     validate_module,
 )
 
-Vector = NDArray[np.float64]
 Replicas = Sequence[nn.Module]  # they share their weights; one for each worker thread
 R = TypeVar("R")
 BLOCK = 512  # rows in a block of `outputs`

@@ -18,14 +18,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fedaux.core.errors import SettingsError
 from fedaux.core.io import write_atomically
 
-KEY_FILE, ROSTER_FILE = "sum.key", "roster.json"
+SUM_KEY_FILE, ROSTER_FILE = "sum.key", "roster.json"
 _KEY_SIZE = 32
 Roster = Mapping[str, bytes]  # the Ed25519 public key of each site, by name
 
 
 def make_signing_key(folder: Path, replace: bool = False) -> bytes:
     """Make the site's key in `folder` unless it has one; return the public key."""
-    path = folder / KEY_FILE
+    path = folder / SUM_KEY_FILE
     if replace or not path.exists():
         write_atomically(
             path, Ed25519PrivateKey.generate().private_bytes_raw(), private=True
@@ -35,7 +35,7 @@ def make_signing_key(folder: Path, replace: bool = False) -> bytes:
 
 def load_signing_key(folder: Path) -> Ed25519PrivateKey:
     """Read the site's key."""
-    path = folder / KEY_FILE
+    path = folder / SUM_KEY_FILE
     try:
         return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
     except FileNotFoundError as error:
@@ -89,7 +89,7 @@ def write_roster(path: Path, roster: Roster) -> None:
     write_atomically(path, json.dumps({"sites": sites}, indent=1).encode() + b"\n")
 
 
-def fingerprint(roster: Roster) -> str:
+def roster_fingerprint(roster: Roster) -> str:
     """Return what owners compare: a hash of 256 bits of all names and keys, in groups
     of four hexadecimal digits.
 

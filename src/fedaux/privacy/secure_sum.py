@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from fedaux.core.failures import OrderError
 from fedaux.messages import SumTerms
 from fedaux.privacy.curve25519 import (
-    KEY,
+    KEY_BYTES,
     KeyEncodingError,
     agreement_key,
     agreement_secret,
@@ -218,7 +218,7 @@ class Keys:
     @classmethod
     def from_bytes(cls, sender: str, text: bytes) -> Keys:
         """Read what `to_bytes` wrote."""
-        lengths = [KEY, KEY, SIGNATURE, SIGNATURE, SIGNATURE]
+        lengths = [KEY_BYTES, KEY_BYTES, SIGNATURE, SIGNATURE, SIGNATURE]
         if len(text) != sum(lengths):
             raise SecureSumError(f"the keys of {sender} are not of this protocol")
         parts = []
@@ -521,9 +521,9 @@ def new_site(settings: SumSettings, name: str) -> SiteState:
     return SiteState(
         settings,
         name,
-        secrets.token_bytes(KEY),
-        secrets.token_bytes(KEY),
-        secrets.token_bytes(KEY),
+        secrets.token_bytes(KEY_BYTES),
+        secrets.token_bytes(KEY_BYTES),
+        secrets.token_bytes(KEY_BYTES),
     )
 
 
@@ -644,7 +644,7 @@ def keystream(key: bytes, length: int) -> Residues:
 
 
 def derive(shared: bytes, info: bytes) -> bytes:
-    return HKDF(SHA256(), KEY, salt=None, info=info).derive(shared)
+    return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(shared)
 
 
 def split(secret: bytes, threshold: int, points: Mapping[str, int]) -> dict[str, bytes]:
@@ -688,11 +688,11 @@ def combine(shares: Sequence[bytes], weights: Sequence[int]) -> bytes:
         )
         % PRIME
     )
-    if value >= 2 ** (8 * KEY):
+    if value >= 2 ** (8 * KEY_BYTES):
         raise SecureSumError(
             "shares do not add up to a secret: a site has sent a wrong one"
         )
-    return value.to_bytes(KEY, "big")
+    return value.to_bytes(KEY_BYTES, "big")
 
 
 def _text(name: str) -> bytes:

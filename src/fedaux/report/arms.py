@@ -132,7 +132,7 @@ def collapsed(runs: Sequence[FinishedRun]) -> str:
     return f"{len(warnings)} of {len(runs)} runs: {warnings[0]}"
 
 
-def round_metrics(run: FinishedRun, rounds: int) -> tuple[dict[str, float], ...]:
+def metrics_by_round(run: FinishedRun, rounds: int) -> tuple[dict[str, float], ...]:
     """All metrics of the first rounds beside the accuracy."""
     metrics: list[dict[str, float]] = []
     for result in run.state.history[:rounds]:
@@ -170,7 +170,7 @@ def _arm(
     seeds = tuple(run.state.config.seed for run in runs)
     folders = tuple(run.folder for run in runs)
     curves = np.array([run.curve[:rounds] for run in runs])
-    metrics = tuple(round_metrics(run, rounds) for run in runs)
+    metrics = tuple(metrics_by_round(run, rounds) for run in runs)
     return ArmResult(
         label=", ".join([method, *other_labels]),
         settings={key: settings[key] for key in keys},

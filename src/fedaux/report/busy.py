@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fedaux.core.progress import ProgressEvent
 
 # Seconds, where there is no terminal.
-PATIENCE = 2.0  # before the first line
-EVERY = 10.0  # between two
+FIRST_LINE_AFTER = 2.0  # before the first line
+LINE_INTERVAL = 10.0  # between two
 
 
 @contextmanager
@@ -33,12 +33,12 @@ def busy(console: Console, task: str) -> Iterator[None]:
     over = threading.Event()
 
     def print_lines() -> None:
-        wait = None if console.is_terminal else PATIENCE
+        wait = None if console.is_terminal else FIRST_LINE_AFTER
         while not over.wait(wait):
             passed = f"{time.monotonic() - start:.0f} s so far"
             line = f"{words}, {passed}"
             console.print(line, highlight=False, markup=False, soft_wrap=True)
-            wait = EVERY
+            wait = LINE_INTERVAL
 
     # nothing where there is no terminal
     with console.status(f"{task} …", spinner_style="dim") as status:

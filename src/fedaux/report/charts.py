@@ -22,7 +22,7 @@ from fedaux.core.errors import Exit, FedauxError, MissingPackageError
 from fedaux.core.io import write_atomically
 from fedaux.report.svg import (
     CHARACTER,
-    PAPER,
+    PAPER_WIDTH,
     WIDE,
     Drawing,
     Svg,
@@ -31,7 +31,7 @@ from fedaux.report.svg import (
     text_width,
 )
 
-FORMATS = ("svg", "pdf", "png")
+FIGURE_FORMATS = ("svg", "pdf", "png")
 MAX_CURVES = 12  # of one chart
 _PIXELS_PER_INCH = 96  # of SVG
 _PNG_SCALE = 2.0  # about 200 dots an inch in print
@@ -59,7 +59,7 @@ class FigureError(FedauxError):
 class Chart(ABC):
     """A chart that draws itself as SVG, `paper_width` wide where it is converted."""
 
-    paper_width: ClassVar[float] = PAPER
+    paper_width: ClassVar[float] = PAPER_WIDTH
 
     @abstractmethod
     def svg(self, width: float = WIDE) -> Svg:
@@ -71,9 +71,9 @@ class Chart(ABC):
         """
         path = Path(path)
         suffix = path.suffix.removeprefix(".")
-        if suffix not in FORMATS:
+        if suffix not in FIGURE_FORMATS:
             raise FigureError(
-                f"{path.name}: figures are {', '.join(FORMATS)}, not {suffix!r}."
+                f"{path.name}: figures are {', '.join(FIGURE_FORMATS)}, not {suffix!r}."
             )
         write_atomically(path, self._content(suffix, title))
 

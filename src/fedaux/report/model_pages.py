@@ -23,7 +23,7 @@ MAX_LISTED = 40  # clients or classes that a page lists one by one
 MAX_WRONG = 100  # wrong answers that a page lists
 MAX_CONFUSED = 100  # classes that a page shows the confusion of
 FIGURES = ("figure", "%")
-SITES = ("site", "records", "accuracy", "balanced", "commonest")
+SITE_COLUMNS = ("site", "records", "accuracy", "balanced", "commonest")
 
 
 def write_pretraining_page(
@@ -62,7 +62,7 @@ def write_evaluation_page(
             "In %; the last column is the accuracy of always answering the commonest "
             "class of a site."
         )
-        sites = Table(SITES, site_rows(evaluation.sites))
+        sites = Table(SITE_COLUMNS, site_rows(evaluation.sites))
         sections.append(Section("sites", "Sites", words, table=sites))
     if evaluation.wrong:
         words = f"{len(evaluation.wrong)} in all."

@@ -18,7 +18,7 @@ from fedaux.report.arm_tables import tasks
 from fedaux.report.arms import ArmResult
 from fedaux.report.tables import to_csv
 
-FEWEST = 3  # seeds; fewer have an interval that says nothing
+FEWEST_SEEDS = 3  # seeds; fewer have an interval that says nothing
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ HEADER = ("difference, in points", "mean", "95 % interval", "p, corrected", "see
 
 
 def interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Return the 95 % confidence interval of the mean; None for fewer than `FEWEST`
+    """Return the 95 % confidence interval of the mean; None for fewer than `FEWEST_SEEDS`
     values.
     """
-    if len(values) < FEWEST:
+    if len(values) < FEWEST_SEEDS:
         return None
     mean = float(values.mean())
     spread = float(values.std(ddof=1))

@@ -13,7 +13,7 @@ from importlib.resources import files
 # Widths of a chart, in pixels.
 WIDE = 820.0  # on a desk
 NARROW = 350.0  # on a phone
-PAPER = 600.0  # in a PDF or PNG: 6.3 inches, as wide as the text of a paper
+PAPER_WIDTH = 600.0  # in a PDF or PNG: 6.3 inches, as wide as the text of a paper
 
 # Widths of a character at 12 px, in the widest of the common fonts.
 CHARACTER = 7.3

@@ -19,7 +19,7 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import track
 from fedaux.data.federated import (
-    SAMPLE,
+    COMPARED_RECORDS,
     client_names,
     open_data,
     open_public,
@@ -154,8 +154,8 @@ def describe_duplicates(records: Mapping[str, Records]) -> str:
         if count:
             shared.append(f"{count:,} in both {first} and {second}")
     line = ", ".join(shared) or "none between " + ", ".join(records)
-    if max(map(len, records.values())) > SAMPLE:
-        line += f", of {SAMPLE:,} of each"
+    if max(map(len, records.values())) > COMPARED_RECORDS:
+        line += f", of {COMPARED_RECORDS:,} of each"
     return line
 
 

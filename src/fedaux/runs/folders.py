@@ -21,7 +21,7 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
             raise StateError(f"{folder} is a file; --out needs a folder of its own")
         return None
     state = RunState.load(folder)
-    differing = differences(state, config)
+    differing = differing_settings(state, config)
     if differing:
         raise StateError(
             f"{folder} holds another run: it differs in {', '.join(differing)}. Choose "
@@ -30,7 +30,7 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
     return replace(state, config=config)
 
 
-def differences(state: RunState, config: Config) -> list[str]:
+def differing_settings(state: RunState, config: Config) -> list[str]:
     """List the settings in which the runs differ; more rounds, another device or other
     patience are allowed.
     """
@@ -55,7 +55,7 @@ def numbered_folder(folder: Path, config: Config) -> Path:
         if not (path / STATE_FILE).is_file():
             return path
         try:
-            if not differences(RunState.load(path), config):
+            if not differing_settings(RunState.load(path), config):
                 return path
         except StateError:
             continue  # damaged, or of another version: it is left alone

@@ -19,9 +19,9 @@ from scipy.special import softmax
 
 from fedaux.client.summaries import summarise
 from fedaux.config.sections import PrivacyConfig
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Vector
 from fedaux.privacy.mechanism import GRID, Summary, release, release_multiplier
-from fedaux.scoring.base import Features, PublicScorer, Reference, Vector
+from fedaux.scoring.base import Features, PublicScorer, Reference
 
 _NO_NOISE = 1e3  # an ε at which noise is negligible
 _MAX_ROWS = 4000  # of D⁻, to weight teachers on

@@ -14,12 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from fedaux.runs.status import STALE
 from fedaux.server.run_state import StateError
 
 LOCK_FILE = "run.lock"
 BEAT = 10.0  # seconds between two signs of life
-# seconds without one, after which a writer on another machine is taken for dead
-STALE = 60.0
 
 
 class LockedError(StateError):

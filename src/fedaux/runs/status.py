@@ -34,9 +34,10 @@ from fedaux.core.results import RoundResult
 
 STATUS_FILE = "status.json"
 SHORTEST = 300.0  # seconds without a sign of progress, after which a run is stuck; or,
-PATIENCE = 3.0  # if that is more, this many times the longest wait so far
-EVERY = 1.0  # seconds between two writes of the file
-STALE = 60.0  # seconds without one, after which its writer is taken for dead
+LONGEST_WAITS = 3.0  # if that is more, this many times the longest wait so far
+WRITE_INTERVAL = 1.0  # seconds between two writes of the file
+# seconds without a sign of life, after which a writer is taken for dead
+STALE = 60.0
 Outcome = Literal["running", "finished", "failed", "stopped"]
 
 
@@ -142,7 +143,7 @@ class RunStatus:
         """
         if self.finished_rounds == self.rounds_before:
             return self.timeout
-        return min(self.timeout, max(SHORTEST, PATIENCE * self.longest_wait))
+        return min(self.timeout, max(SHORTEST, LONGEST_WAITS * self.longest_wait))
 
     def update(self, event: ProgressEvent, now: float) -> None:
         """Any event is a sign of progress; some begin another phase of the run."""
@@ -282,7 +283,7 @@ def status_file(
             write_atomically(folder / STATUS_FILE, content.encode())
 
     def write_on() -> None:
-        while not over.wait(EVERY):
+        while not over.wait(WRITE_INTERVAL):
             if changed.is_set():
                 write()
             else:

@@ -15,14 +15,13 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Vector
 from fedaux.core.failures import OrderError
 from fedaux.messages import Release
 from fedaux.privacy.mechanism import Bounds, Summary
 
 Features = NDArray[np.floating]
 Labels = NDArray[np.int64]
-Vector = NDArray[np.float64]
 Shares = Vector
 Transform = Callable[[Features], Features]  # (B, k) → (B, m)
 # rows after `Fitted.transform`, (B, m) → log D_i(x)/D⁻(x), (B,)

@@ -8,7 +8,7 @@ m) says which of them the noise disturbs least. With the covariance within class
 head is better than with the public one, where noise is low: few clients, many records,
 or one noise for the sum of all clients (secure sums).
 
-The dimension k and the split are chosen on public data and facts (`plan`), never on a
+The dimension k and the split are chosen on public data and facts (`choose_split`), never on a
 record. Where second moments would not pay, m is 0: they are not sent, and the head is
 that of the class embedding, with the public covariance.
 """
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve
 
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Vector
 from fedaux.core.failures import OrderError
 from fedaux.messages import Release
 from fedaux.privacy.mechanism import (
@@ -37,7 +37,6 @@ from fedaux.scoring.base import (
     Features,
     Labels,
     Reference,
-    Vector,
     check_shapes,
 )
 from fedaux.scoring.embedding import (
@@ -128,11 +127,13 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
     facts: PublicFacts = PublicFacts()
 
     def publish(self, negatives: Features) -> Arrays:
-        """Add the split to the public map, both chosen by `plan` unless a dimension is
+        """Add the split to the public map, both chosen by `choose_split` unless a dimension is
         given.
         """
         known = spectrum(negatives)
-        k, split = plan(negatives, self.classes, self.facts, self.embedding_dim, known)
+        k, split = choose_split(
+            negatives, self.classes, self.facts, self.embedding_dim, known
+        )
         mean, basis = public_map(negatives, k, known)
         return {
             "mean": mean.astype(np.float32),
@@ -358,7 +359,7 @@ _CLUSTERS = 10
 _PUBLIC_ROWS = 8192  # to plan with
 
 
-def plan(
+def choose_split(
     negatives: Features,
     classes: int,
     facts: PublicFacts,

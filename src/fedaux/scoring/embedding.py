@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 from scipy.special import logsumexp
 
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Vector
 from fedaux.messages import Release
 from fedaux.privacy.mechanism import (
     GRID,
@@ -38,7 +38,6 @@ from fedaux.scoring.base import (
     PortableScorer,
     Reference,
     Transform,
-    Vector,
     check_shapes,
 )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Vector
 from fedaux.messages import Release
 from fedaux.privacy.mechanism import UNIT_SENSITIVITY, Bound, clip_rows
 from fedaux.scoring.base import (
@@ -23,7 +23,6 @@ from fedaux.scoring.base import (
     LogOdds,
     PortableScorer,
     Reference,
-    Vector,
     check_shapes,
 )
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import expit
 
 from fedaux.config.distillation import TeachersConfig
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Vector
 from fedaux.core.io import temporary_array
 from fedaux.data.records import Indices, Records
 from fedaux.messages import Release
@@ -31,7 +31,6 @@ from fedaux.scoring.base import (
     PortableScorer,
     PublicScorer,
     Reference,
-    Vector,
 )
 from fedaux.scoring.pooled import PooledWeights
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Matrix
 from fedaux.core.failures import Failure
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.core.timing import Costs
@@ -22,7 +22,6 @@ from fedaux.messages import Release
 from fedaux.methods.analytic_heads import (
     FeatureSums,
     Head,
-    Matrix,
     analytic_hooks,
     shrunk,
 )

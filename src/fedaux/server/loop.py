@@ -18,7 +18,7 @@ from fedaux.core.timing import Costs
 from fedaux.messages import Federation, Subtotal, Update
 from fedaux.server.agreement import agree_on_plan, show_to_others
 from fedaux.server.analytic_round import finish_round
-from fedaux.server.preparation import initial_state, prepare
+from fedaux.server.preparation import initial_state, prepare_clients
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
 from fedaux.server.secure_sum import SecureSums
@@ -63,7 +63,9 @@ def run(
         clients = answering(server, federation, state, costs)
         before = state
         # P2, P3
-        state, failures = prepare(server, clients, state, chosen, embedding, costs)
+        state, failures = prepare_clients(
+            server, clients, state, chosen, embedding, costs
+        )
         if state is not before:
             save(state)
         state = replace(state, selected=tuple(chosen))
@@ -72,7 +74,9 @@ def run(
             state = finish_round(server, state, failures, costs)
         else:
             current = Round.start(server, embedding, state, chosen, costs)
-            accounts = train(server, clients, state, current, wanted, chosen)  # T1, T2
+            accounts = collect_updates(
+                server, clients, state, current, wanted, chosen
+            )  # T1, T2
             current.failures += failures
             state = state.with_accounts(chosen, accounts)
             try:
@@ -98,7 +102,7 @@ def answering(
     return counted
 
 
-def train(
+def collect_updates(
     server: Server,
     federation: Federation,
     state: RunState,

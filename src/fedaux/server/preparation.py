@@ -146,7 +146,7 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
     return path
 
 
-def prepare(
+def prepare_clients(
     server: Server,
     federation: Federation,
     state: RunState,

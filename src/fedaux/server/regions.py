@@ -45,7 +45,7 @@ from fedaux.messages import (
 )
 from fedaux.scoring.teacher_weights import PublicEmbedding
 from fedaux.server.agreement import agree_on_plan, show_to_others
-from fedaux.server.loop import train
+from fedaux.server.loop import collect_updates
 from fedaux.server.round import Round
 from fedaux.server.run_state import RunState, pack, read, release_of, release_row
 from fedaux.server.server import Server
@@ -313,7 +313,7 @@ class Region:
             spare = 1 + server.config.federation.over_selection
             wanted = math.ceil(len(clients) / spare - 1e-9)
             counted = CountedFederation(self._federation, current.costs)
-            accounts = train(server, counted, state, current, wanted, clients)
+            accounts = collect_updates(server, counted, state, current, wanted, clients)
         subtotal = current.subtotal(accounts)
         return pack({"subtotal": subtotal_row(subtotal)}, subtotal.contribution)
 

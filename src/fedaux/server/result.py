@@ -65,7 +65,7 @@ def collapse_warning(state: RunState) -> str:
     return f"{'; '.join(sentences)}. First try: {first_remedy(state)}"
 
 
-def unknown_classes(state: RunState, label: str = "") -> list[str]:
+def describe_unknown_classes(state: RunState, label: str = "") -> list[str]:
     """Describe the classes that the private head of a prototype, or of any, knows
     nothing of: `cat: about 12 ± 30`.
     """
@@ -157,7 +157,7 @@ class FinishedRun:
         """The classes that a private head knows nothing of, with their noisy counts of
         records.
         """
-        return unknown_classes(self.state)
+        return describe_unknown_classes(self.state)
 
     @property
     def warnings(self) -> list[str]:

@@ -15,7 +15,7 @@ from fedaux.core.rng import numpy_stream
 from fedaux.data.records import Indices, Records
 from fedaux.messages import Update
 from fedaux.methods.contribution import Ensemble, ModelSum, check_logits
-from fedaux.methods.teachers import bayesian_teachers, own_weights, teacher_logits
+from fedaux.methods.teachers import bayesian_teachers, logit_weights, teacher_logits
 from fedaux.scoring.pooled import PooledWeights
 from fedaux.scoring.teacher_weights import PublicEmbedding, TeacherWeights
 from fedaux.server.run_state import RunState
@@ -105,7 +105,7 @@ class RoundTeachers:
     ) -> NDArray[np.floating] | None:
         """Return a teacher's weights on the rows; None: all teachers count equally."""
         if self.scored is None:
-            return own_weights(self.server.method, logits)
+            return logit_weights(self.server.method, logits)
         return self.scored.of(client)
 
     def _logits(self, update: Update, label: str) -> NDArray[np.float32]:

@@ -38,11 +38,11 @@ RELEASES = "releases.jsonl"  # a client's release a line
 # what is known of a client, a line whenever it was asked; its last line counts
 ACCOUNTS = "accounts.jsonl"
 GROWING = (HISTORY, RELEASES, ACCOUNTS)
-VERSION = "1"  # it grows with every change that an older reader could misread
+STATE_VERSION = "1"  # it grows with every change that an older reader could misread
 # and a prototype: the client of a release that is a secure sum; no client has spaces in
 # its name
 POOLED = "sum of "
-Row = dict[str, Any]
+StateRow = dict[str, Any]
 
 
 class StateError(FedauxError, ValueError):
@@ -72,14 +72,14 @@ class ClientRecord:
     summed: bool = False
 
     @classmethod
-    def from_row(cls, row: Row) -> ClientRecord:
+    def from_row(cls, row: StateRow) -> ClientRecord:
         """Read a line of `ACCOUNTS`."""
         values = {name: value for name, value in row.items() if name != "client"}
         if values["account"] is not None:
             values["account"] = Account(**values["account"])
         return cls(**values)
 
-    def to_row(self, client: str) -> Row:
+    def to_row(self, client: str) -> StateRow:
         """Return the client's line of `ACCOUNTS`."""
         account = None if self.account is None else vars(self.account)
         return {"client": client, **vars(self), "account": account}
@@ -334,7 +334,7 @@ class RunState:
 
 
 def _split_releases(
-    rows: Iterable[Row],
+    rows: Iterable[StateRow],
 ) -> tuple[dict[str, Release], dict[str, Release]]:
     """Return the releases of clients, and the secure sums of them by prototype."""
     releases: dict[str, Release] = {}
@@ -349,7 +349,7 @@ def _split_releases(
 
 
 def _history(
-    rows: Iterable[Row], confusion: dict[str, Arrays]
+    rows: Iterable[StateRow], confusion: dict[str, Arrays]
 ) -> tuple[RoundResult, ...]:
     """Return the results of all rounds, the last one with its tables of confusions."""
     results = [RoundResult.from_dict(row) for row in rows]
@@ -366,17 +366,17 @@ def _kept_releases(state: RunState) -> dict[str, Release]:
     return state.pooled or state.releases
 
 
-def release_row(release: Release) -> Row:
+def release_row(release: Release) -> StateRow:
     """Return a release as a row for JSON."""
     return {**vars(release), "arrays": release.arrays["values"].tolist()}
 
 
-def release_of(row: Row) -> Release:
+def release_of(row: StateRow) -> Release:
     values = np.array(row["arrays"], np.int64)
     return Release(**{**row, "arrays": {"values": values}})
 
 
-def _read_rows(path: Path, commit: Row) -> Iterator[Row]:
+def _read_rows(path: Path, commit: StateRow) -> Iterator[StateRow]:
     """Yield the rows of the committed part of a file."""
     try:
         left = commit["lengths"][path.name]
@@ -391,7 +391,7 @@ def _read_rows(path: Path, commit: Row) -> Iterator[Row]:
         raise _damaged(path, error) from error
 
 
-def pack(values: Row, rooms: ArrayTree) -> bytes:
+def pack(values: StateRow, rooms: ArrayTree) -> bytes:
     """Pack arrays, and values for JSON, into one file. The values are stored as an
     array, since the header has no room for long ones.
     """
@@ -404,10 +404,10 @@ def pack(values: Row, rooms: ArrayTree) -> bytes:
                 tensors[f"{room}|{label}|{name}"] = np.asarray(array, order="C")
     header = json.dumps({**values, "rooms": names}).encode()
     tensors["facts"] = np.frombuffer(header, np.uint8)
-    return save(tensors, metadata={"version": VERSION})
+    return save(tensors, metadata={"version": STATE_VERSION})
 
 
-def read(path: Path) -> tuple[Row, ArrayTree]:
+def read(path: Path) -> tuple[StateRow, ArrayTree]:
     """Read values and arrays of a packed file, in their original order."""
     tensors = _read_tensors(path)
     try:
@@ -433,14 +433,14 @@ def _read_tensors(path: Path) -> Arrays:
     try:
         with safe_open(path, framework="numpy") as file:
             version = (file.metadata() or {}).get("version")
-            names = list(file.keys()) if version == VERSION else []
+            names = list(file.keys()) if version == STATE_VERSION else []
             tensors = {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise _damaged(path, error) from error
-    if version != VERSION:  # a migration of older states would go here
+    if version != STATE_VERSION:  # a migration of older states would go here
         raise StateError(
             f"{path} was written by another version of fedaux (state {version}; this "
-            f"one reads {VERSION}): go on with that version, or start the run anew in "
+            f"one reads {STATE_VERSION}): go on with that version, or start the run anew in "
             "another folder"
         )
     return tensors
@@ -496,17 +496,17 @@ class RunWriter:
         self._lengths = lengths
         self._fresh = False
 
-    def _new_results(self, state: RunState) -> Iterator[Row]:
+    def _new_results(self, state: RunState) -> Iterator[StateRow]:
         for result in state.history[self._rounds :]:
             yield result.to_dict()
 
-    def _new_releases(self, releases: dict[str, Release]) -> Iterator[Row]:
+    def _new_releases(self, releases: dict[str, Release]) -> Iterator[StateRow]:
         # from the end: a run of many clients has few new ones
         count = len(releases) - self._releases
         latest = list(islice(reversed(releases.values()), count))
         yield from map(release_row, reversed(latest))
 
-    def _changed_clients(self, state: RunState) -> Iterator[Row]:
+    def _changed_clients(self, state: RunState) -> Iterator[StateRow]:
         names = state.clients if self._fresh else state.selected
         for name in sorted(names):
             yield state.client(name).to_row(name)
@@ -532,7 +532,7 @@ class RunWriter:
             write_from(self._folder / name, length, b"")
         self._started = True
 
-    def _append(self, name: str, rows: Iterable[Row]) -> int:
+    def _append(self, name: str, rows: Iterable[StateRow]) -> int:
         """Append rows to a file, and return its new length."""
         lines = [json.dumps(row, separators=(",", ":")) + "\n" for row in rows]
         data = "".join(lines).encode()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedaux.config.methods import PAPER, Method, find_method
+from fedaux.config.methods import PAPER_METHODS, Method, find_method
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.core import here
@@ -19,10 +19,10 @@ from fedaux.sweeps.results import SweepResult, write_results
 
 
 def compare(
-    what: Config | Sequence[str | Method] = PAPER,
+    what: Config | Sequence[str | Method] = PAPER_METHODS,
     folder: str | Path | None = None,
     seeds: int = 3,
-    methods: Sequence[str | Method] = PAPER,
+    methods: Sequence[str | Method] = PAPER_METHODS,
     *,
     data: Any = None,
     public: Any = None,

@@ -26,7 +26,7 @@ from fedaux.core.progress import (
     report,
     report_to,
 )
-from fedaux.report.arms import ArmResult, collapsed, round_metrics
+from fedaux.report.arms import ArmResult, collapsed, metrics_by_round
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import pretrain, run
 from fedaux.server.result import FinishedRun
@@ -117,7 +117,7 @@ def _arm_result(arm: Arm, results: Sequence[FinishedRun]) -> ArmResult:
     if arm.config.releases or arm.config.privacy.private_training:
         privacy = results[0].statement
         privacy_line = results[0].ledger.summary()
-    metrics = [round_metrics(result, len(result.curve)) for result in results]
+    metrics = [metrics_by_round(result, len(result.curve)) for result in results]
     return ArmResult(
         label=arm.label,
         settings=arm.settings,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedaux.config.methods import PAPER, find_method
+from fedaux.config.methods import PAPER_METHODS, find_method
 from fedaux.config.parsing import Within, apply_override, require
 from fedaux.config.schema import Config, read_table
 from fedaux.core.errors import Exit
@@ -151,7 +151,7 @@ class Tuning:
     def of(
         cls,
         base: Config,
-        methods: Sequence[str] = PAPER,
+        methods: Sequence[str] = PAPER_METHODS,
         budget: int = 8,
         seeds: int = 1,
         validation_fraction: float = 0.2,
@@ -324,7 +324,7 @@ class Tuning:
 def tune(
     base: Config,
     folder: Path,
-    methods: Sequence[str] = PAPER,
+    methods: Sequence[str] = PAPER_METHODS,
     budget: int = 8,
     *,
     seeds: int = 1,

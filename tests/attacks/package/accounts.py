@@ -21,7 +21,7 @@ from attacks.package.bounds import AuditConfig
 from attacks.package.orders import head_order, score_order, scores, training
 from fedaux.audit.releases import composed_epsilon, distinct, replies_to
 from fedaux.audit.result import AttackResult
-from fedaux.audit.site import NAME, AuditedSite, refused
+from fedaux.audit.site import SITE_NAME, AuditedSite, refused
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.accounts import Account
@@ -131,7 +131,7 @@ def old_account(folder: Path, audit: AuditConfig) -> AttackResult:
 
 def many_names(folder: Path, audit: AuditConfig) -> AttackResult:
     """One node has many clients, and all of them read the same records."""
-    names = tuple(f"{NAME}-{number}" for number in range(10))
+    names = tuple(f"{SITE_NAME}-{number}" for number in range(10))
     site = _site(folder, scores(audit), names)
     replies = list(replies_to(site, [score_order(site, client=name) for name in names]))
     detail = f"{len(names)} names got {len(distinct(replies))} different releases"
@@ -150,7 +150,7 @@ def reported_total(folder: Path, audit: AuditConfig) -> AttackResult:
 
 
 def _site(
-    folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (NAME,)
+    folder: Path, settings: dict[str, Any], names: tuple[str, ...] = (SITE_NAME,)
 ) -> AuditedSite:
     data = write_rows(folder / "data", np.array([(1, 0), (0, 1), (1, 1)]), [0, 1, 0])
     return audited_site(data, names=names, **settings)
@@ -257,8 +257,8 @@ def seeded(folder: Path, audit: AuditConfig) -> AttackResult:
     site = SiteAccount(folder, "replace-one", "record", audit.delta, (entry,))
     ledger = Ledger(
         {},
-        {NAME: Account(math.inf, audit.delta, "replace-one", "record", 1)},
-        {NAME: 1},
+        {SITE_NAME: Account(math.inf, audit.delta, "replace-one", "record", 1)},
+        {SITE_NAME: 1},
     )
     told = {
         "the site": site.to_dict()["epsilon"],
@@ -339,7 +339,9 @@ def _printed_and_true(
     site's own.
     """
     ledger = Ledger(
-        {}, {NAME: Account(epsilon, audit.delta, "replace-one", "record", 1)}, {NAME: 1}
+        {},
+        {SITE_NAME: Account(epsilon, audit.delta, "replace-one", "record", 1)},
+        {SITE_NAME: 1},
     )
     yield _printed_epsilon(ledger.statement()), epsilon
     yield float(ledger.rows()[0][3]), epsilon

@@ -26,7 +26,7 @@ from attacks.package.orders import head_order, score_order, scores, training
 from attacks.package.records import write_csv
 from fedaux.audit.result import AttackResult, AttackSkipped
 from fedaux.audit.site import AuditedSite, ask, compare_replies, refused
-from fedaux.config.methods import SUMS
+from fedaux.config.methods import SUM_KINDS
 from fedaux.core.arrays import Arrays
 from fedaux.data.records import Corpus
 from fedaux.flower import client_app as client
@@ -88,7 +88,7 @@ def oracle(folder: Path, audit: AuditConfig) -> AttackResult:
         for content in contents
         if not site.message(content, kind).has_error()
     ]
-    sums = [_sums_order(score_order(site), sends) for sends in SUMS]
+    sums = [_sums_order(score_order(site), sends) for sends in SUM_KINDS]
     answered += [
         f"query.sums for {order.sends}"
         for order in sums

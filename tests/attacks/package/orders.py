@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attacks.package.bounds import AuditConfig, Vector, distinguish
 from fedaux.audit.result import AttackResult
-from fedaux.audit.site import NAME, AuditedSite, HostileServer
+from fedaux.audit.site import SITE_NAME, AuditedSite, HostileServer
 from fedaux.flower.federation import read_reply
 from fedaux.messages import PrepareOrder, TrainOrder, Update
 from helpers.audited_sites import set_mlp
@@ -101,7 +101,7 @@ def identity_server(site: AuditedSite) -> HostileServer:
 
 
 def score_order(
-    site: AuditedSite, scale: float = 1.0, client: str = NAME
+    site: AuditedSite, scale: float = 1.0, client: str = SITE_NAME
 ) -> PrepareOrder:
     """Asks for scores under a map that has the records (1, 0) and (0, scale) at
     opposite φ.

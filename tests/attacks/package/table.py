@@ -7,7 +7,7 @@ from dataclasses import replace
 from attacks.package import accounts, messages, records
 from attacks.package.bounds import Attack, AuditConfig
 from fedaux.audit.result import AttackResult
-from fedaux.audit.run import attempt
+from fedaux.audit.run import run_attack
 
 ATTACKS: dict[str, tuple[str, Attack]] = {  # what is attacked, and how
     "text-length": (
@@ -85,5 +85,5 @@ ATTACKS: dict[str, tuple[str, Attack]] = {  # what is attacked, and how
 def attack(name: str, audit: AuditConfig) -> AttackResult:
     """Run one of `ATTACKS`."""
     attacked, run = ATTACKS[name]
-    result = attempt(lambda folder: run(folder, audit))
+    result = run_attack(lambda folder: run(folder, audit))
     return replace(result, name=name, attacked=attacked)

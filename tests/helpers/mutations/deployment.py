@@ -58,7 +58,7 @@ def living_run_is_not_found(patch: pytest.MonkeyPatch) -> None:
 )
 def restart_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     """run.sh gives a server up after it has been silent once."""
-    patch.setattr(run_control, "PAUSE", run_control.PATIENCE)
+    patch.setattr(run_control, "PAUSE", run_control.SILENCE_LIMIT)
 
 
 @fails(
@@ -231,7 +231,7 @@ def bundle_is_read_without_end(patch: pytest.MonkeyPatch) -> None:
 )
 def bundle_may_have_any_size(patch: pytest.MonkeyPatch) -> None:
     """A node accepts apps of a gigabyte."""
-    patch.setattr(supernode, "MAX_BYTES", 10**9)
+    patch.setattr(supernode, "MAX_BUNDLE_BYTES", 10**9)
 
 
 @fails(f"{SUPERNODE}::test_any_other_app_is_refused", red="KeyError", attack="b")

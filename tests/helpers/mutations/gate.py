@@ -184,9 +184,9 @@ def public_map_may_be_of_integers(patch: pytest.MonkeyPatch) -> None:
     basis = ArrayType((*orders.FLOAT, "int64"), ("H", "k"))
     public = {
         scorer: {**arrays, "basis": basis} if "basis" in arrays else arrays
-        for scorer, arrays in orders.PUBLIC.items()
+        for scorer, arrays in orders.PUBLIC_ARRAYS.items()
     }
-    patch.setattr(orders, "PUBLIC", public)
+    patch.setattr(orders, "PUBLIC_ARRAYS", public)
 
 
 @fails(

@@ -12,7 +12,7 @@ from fedaux.client import approvals, gate
 from fedaux.client.secure_sums import Participation
 from fedaux.deploy import certificates
 from fedaux.messages import DataOrder, RunPlan, types
-from fedaux.messages.plan import KINDS, Ask
+from fedaux.messages.plan import KIND_OF_ORDER, Ask
 from fedaux.messages.types import Text
 from fedaux.privacy import curve25519, secure_sum
 from helpers.mutations.registry import fails
@@ -60,7 +60,7 @@ def plan_fixes_only_kinds(patch: pytest.MonkeyPatch) -> None:
     """An approval covers every order of a kind, whatever it asks for, at any number."""
 
     def covers(self: Ask, order: DataOrder) -> bool:
-        return self.kind == KINDS[type(order)]
+        return self.kind == KIND_OF_ORDER[type(order)]
 
     patch.setattr(Ask, "covers", covers)
     patch.setattr(approvals, "_check_room", lambda *_: None)

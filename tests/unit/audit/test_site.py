@@ -16,7 +16,7 @@ from attacks.package.orders import (
     training,
     values,
 )
-from fedaux.audit.site import NAME, refused
+from fedaux.audit.site import SITE_NAME, refused
 from fedaux.flower.federation import read_reply
 from fedaux.messages import Hello, HelloOrder
 from helpers.audited_sites import IDENTITY, audited_site, write_rows
@@ -34,7 +34,7 @@ def test_it_says_who_it_is_and_which_classes_are_declared(data: Path) -> None:
         Hello,
         audited_site(data, IDENTITY, **scores(AuditConfig())).send(HelloOrder()),
     )
-    assert (reply.clients, reply.classes) == (f'["{NAME}"]', '["a", "b"]')
+    assert (reply.clients, reply.classes) == (f'["{SITE_NAME}"]', '["a", "b"]')
 
 
 def test_it_remembers_a_release_until_it_is_made_to_forget(data: Path) -> None:

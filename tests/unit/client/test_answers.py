@@ -19,7 +19,7 @@ from fedaux.client import training
 from fedaux.client.answers import ONLY_ONCE, AnswerStore
 from fedaux.client.kept_state import LocalResult, TrainingSummary
 from fedaux.client.site import Site
-from fedaux.client.training import MODELS, ClientTask, train_plainly
+from fedaux.client.training import KEPT_MODELS, ClientTask, train_plainly
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.failures import OrderError, Refusal
 from fedaux.flower.error_redaction import refusal_of
@@ -373,7 +373,7 @@ def test_only_the_last_models_of_a_client_are_kept(
     theirs = stored(own, replace(TRAIN, client="b"), 0)
     ours = [stored(own, replace(TRAIN, round=round_), round_) for round_ in (1, 2, 3)]
     ClientTask(TRAIN, own, Hooks()).drop_old()
-    assert MODELS == 2
+    assert KEPT_MODELS == 2
     assert [path.exists() for path in ours] == [False, True, True]
     assert theirs.exists()
 

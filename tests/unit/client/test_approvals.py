@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from fedaux.cli import app
 from fedaux.client import handlers
 from fedaux.client.approvals import (
+    APPROVALS_KEY_FILE,
     HEAD,
-    KEY,
     LOG,
     MOST_PENDING,
     SHORT,
@@ -38,7 +38,7 @@ from fedaux.client.approvals import (
     under_approval,
 )
 from fedaux.client.gate import admit
-from fedaux.client.secure_sums import KEPT, Participation
+from fedaux.client.secure_sums import REMEMBERED_SUMS, Participation
 from fedaux.client.site import Site
 from fedaux.client.training import ClientTask
 from fedaux.config.schema import Config
@@ -665,11 +665,13 @@ def test_what_cannot_be_written_down_does_not_leave(
 ) -> None:
     own, plan = site(tmp_path), plan_for(order)
     approve(plan, own)
-    key = (own.vault / KEY).read_bytes()
-    ask = overtaken_by((own.vault / KEY).unlink, under(plan, order), monkeypatch)
+    key = (own.vault / APPROVALS_KEY_FILE).read_bytes()
+    ask = overtaken_by(
+        (own.vault / APPROVALS_KEY_FILE).unlink, under(plan, order), monkeypatch
+    )
     with pytest.raises(LogError, match="nothing is answered without it"):
         ask(own)
-    (own.vault / KEY).write_bytes(key)
+    (own.vault / APPROVALS_KEY_FILE).write_bytes(key)
     assert begun(own) == [name_of(order)]
     assert answered(own) == []
 
@@ -680,7 +682,7 @@ def test_what_cannot_be_written_down_is_not_computed(
 ) -> None:
     own, plan = site(tmp_path), plan_for(order)
     approve(plan, own)
-    (own.vault / KEY).unlink()
+    (own.vault / APPROVALS_KEY_FILE).unlink()
     with (
         pytest.raises(LogError, match="nothing is answered without it"),
         under_approval(under(plan, order), own),
@@ -849,7 +851,7 @@ def test_a_sum_that_was_forgotten_and_is_begun_again_counts_again(
     name = NAMES[0]
     server.masked(name, server.shares())
     first = begun(own)
-    for attempt in range(1, KEPT + 2):
+    for attempt in range(1, REMEMBERED_SUMS + 2):
         for other in NAMES:
             server.with_terms(attempt=attempt).begin(other)
     with pytest.raises(
@@ -1275,11 +1277,11 @@ def reorder(vault: Path) -> None:
 
 
 def lose_key(vault: Path) -> None:
-    (vault / KEY).unlink()
+    (vault / APPROVALS_KEY_FILE).unlink()
 
 
 def another_key(vault: Path) -> None:
-    (vault / KEY).write_bytes(bytes(32))
+    (vault / APPROVALS_KEY_FILE).write_bytes(bytes(32))
 
 
 def lose_head(vault: Path) -> None:
@@ -1358,7 +1360,7 @@ def test_a_log_that_was_begun_anew_does_not_go_on_from_a_head_that_was_noted(
         answer(under(plan, RELEASE), own)
     assert len(log.entries()) == 6 + 2 * 4  # the first plan was answered before
     log.check_head(noted)
-    for name in (LOG, HEAD, KEY):
+    for name in (LOG, HEAD, APPROVALS_KEY_FILE):
         (vault / name).unlink()
     for plan in plans:
         show(plan, own)
@@ -1425,7 +1427,7 @@ def test_a_process_that_was_killed_as_it_wrote_an_order_down_has_begun_it(
 
 def test_the_log_and_its_key_are_for_the_sites_owner_only(vault: Path) -> None:
     assert stat.S_IMODE(vault.stat().st_mode) == 0o700
-    for name in (KEY, HEAD):
+    for name in (APPROVALS_KEY_FILE, HEAD):
         assert stat.S_IMODE((vault / name).stat().st_mode) == 0o600
 
 

@@ -37,10 +37,10 @@ from fedaux.messages.orders import SUM_STEPS
 from fedaux.privacy.account import BudgetStore, Entry
 from fedaux.privacy.accounting import BudgetError, release_mechanism, total_epsilon
 from fedaux.privacy.roster import (
-    KEY_FILE,
     ROSTER_FILE,
-    fingerprint,
+    SUM_KEY_FILE,
     read_roster,
+    roster_fingerprint,
     write_roster,
 )
 from fedaux.privacy.secure_sum import Keys, SecureSumError, SiteState, sum_settings
@@ -777,7 +777,9 @@ def test_a_real_site_has_its_own_roster(own: OwnSites) -> None:
         server.ask(SOUTH, "shares", {**keys, WEST: forged})
     # what was refused is forgotten
     assert set(server.ask(SOUTH, "shares", keys)) == {NORTH, WEST}
-    assert fingerprint(roster) != fingerprint({**roster, NORTH: roster[SOUTH]})
+    assert roster_fingerprint(roster) != roster_fingerprint(
+        {**roster, NORTH: roster[SOUTH]}
+    )
 
 
 def test_invented_sites_are_in_no_roster(own: OwnSites) -> None:
@@ -795,7 +797,7 @@ def test_invented_sites_are_in_no_roster(own: OwnSites) -> None:
 
 @pytest.mark.parametrize(
     ("missing", "reason"),
-    [(ROSTER_FILE, "the roster of all sites"), (KEY_FILE, "is missing")],
+    [(ROSTER_FILE, "the roster of all sites"), (SUM_KEY_FILE, "is missing")],
 )
 def test_a_real_site_without_a_roster_or_a_key_takes_no_part(
     own: OwnSites, missing: str, reason: str

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedaux.config.methods import METHODS, PAPER, Method, find_method
+from fedaux.config.methods import METHODS, PAPER_METHODS, Method, find_method
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 
@@ -31,7 +31,7 @@ ANALYTIC = {
 
 
 def test_nine_of_the_paper_those_with_hooks_and_those_that_compute_a_head() -> None:
-    assert list(PAPER) == list(TABLE)
+    assert list(PAPER_METHODS) == list(TABLE)
     more = ["fedet", *HOOKED, *ANALYTIC]
     assert list(METHODS) == [
         "private-head",

@@ -1,6 +1,8 @@
 """Refusals have words of their own, and are a matter of privacy."""
 
-from fedaux.core.failures import Failure, OrderError, Refusal
+import pytest
+
+from fedaux.core.failures import Failure, OrderError, Refusal, attempt
 
 
 def test_every_refusal_has_words_of_its_own() -> None:
@@ -17,3 +19,12 @@ def test_an_order_error_is_a_matter_of_privacy() -> None:
 
 def test_failures_with_the_same_reason_are_equal() -> None:
     assert Failure("a", "gone") == Failure("a", "gone") != Failure("b", "gone")
+
+
+def test_only_errors_are_caught() -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    assert attempt(int, "x") is None
+    with pytest.raises(KeyboardInterrupt):
+        attempt(stop)

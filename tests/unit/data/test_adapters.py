@@ -18,7 +18,6 @@ from torch.utils.data import Dataset, TensorDataset
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.adapters import (
-    attempt,
     from_huggingface,
     from_torch,
     huggingface,
@@ -415,12 +414,3 @@ def test_labels_and_persons_may_be_tensors() -> None:
     found = read_one_by_one(items, 3, RecordSpec("text"), CLASSES)
     assert found.labels.tolist() == [1, 0, -1]
     assert found.persons.tolist() == [0, 0, 1]
-
-
-def test_only_errors_are_caught() -> None:
-    def stop() -> None:
-        raise KeyboardInterrupt
-
-    assert attempt(int, "x") is None
-    with pytest.raises(KeyboardInterrupt):
-        attempt(stop)

@@ -390,7 +390,7 @@ def test_equal_records_are_counted_wherever_they_stand() -> None:
 def test_large_sets_are_sampled_and_still_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(federated, "SAMPLE", 200)
+    monkeypatch.setattr(federated, "COMPARED_RECORDS", 200)
     found = shared_records(images(2000), images(2000))
     assert found.compared == 200
     assert not found.by_chance

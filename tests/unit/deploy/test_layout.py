@@ -22,11 +22,11 @@ from fedaux.deploy.layout import (
     Address,
     comments,
     demo_config,
-    init,
     server_config,
     site_config,
     site_notes,
     systemd_units,
+    write_layout,
 )
 from fedaux.deploy.supernode import rejection_reason
 from helpers.deployments import AWKWARD, ODD, deploy
@@ -127,7 +127,7 @@ def test_names_of_sites_are_checked_before_anything_is_written(
     tmp_path: Path, sites: tuple[str, ...], error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=r"site"):
-        init(tmp_path / "d", sites, Address("127.0.0.1", 8443), Config())
+        write_layout(tmp_path / "d", sites, Address("127.0.0.1", 8443), Config())
     assert not (tmp_path / "d").exists()
 
 

@@ -11,7 +11,11 @@ from cryptography.hazmat.primitives import serialization
 
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig
-from fedaux.deploy.certificates import fingerprint, generate_key_pair, node_fingerprint
+from fedaux.deploy.certificates import (
+    generate_key_pair,
+    node_fingerprint,
+    site_fingerprint,
+)
 from fedaux.deploy.checks import check_records
 from fedaux.deploy.env import DeployError, read_env
 from fedaux.deploy.link import LinkError, Node
@@ -104,7 +108,7 @@ def test_a_site_that_has_yet_to_make_its_key_is_let_in_by_it_alone(
     assert not add_site(folder, "oslo", link)
     assert "oslo" not in link.by_name
     assert registered_next(folder) == ["berlin", "paris"]
-    assert rotate_key(folder, "oslo", key, link) == fingerprint(key.read_bytes())
+    assert rotate_key(folder, "oslo", key, link) == site_fingerprint(key.read_bytes())
     assert link.by_name["oslo"] == key.read_bytes()
 
 
@@ -113,7 +117,7 @@ def test_one_name_has_one_key_whoever_puts_it_there(folder: Path, key: Path) -> 
     # as the runbook once said
     (folder / "server" / "keys" / "berlin.pub").write_bytes(key.read_bytes())
     found = register_keys(folder / "server", link)
-    assert found["berlin"] == (fingerprint(key.read_bytes()), True)
+    assert found["berlin"] == (site_fingerprint(key.read_bytes()), True)
     assert not found["paris"][1]
     assert [pair for pair in link.keys.values() if pair[0] == "berlin"] == [
         ("berlin", key.read_bytes())

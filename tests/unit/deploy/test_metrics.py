@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from fedaux.core.errors import MissingPackageError
 from fedaux.deploy import layout
 from fedaux.deploy.env import DeployError
-from fedaux.deploy.metrics import serve
+from fedaux.deploy.metrics import serve_metrics
 from fedaux.deploy.status import Status
 from helpers.statuses import NOW, RUNNING
 
@@ -28,7 +28,7 @@ def scrape(read: Callable[[], Status]) -> dict[tuple[str, ...], float]:
     """{(name, label, …): value}, as it comes over HTTP: labels in the order of their
     names.
     """
-    with serve(read, "127.0.0.1", 0) as address:
+    with serve_metrics(read, "127.0.0.1", 0) as address:
         answer = httpx.get(address)
         assert answer.status_code == 200
     families = text_string_to_metric_families(answer.text)
@@ -100,19 +100,19 @@ def test_a_port_that_is_taken_and_a_package_that_is_missing(
         port = taken.getsockname()[1]
         with (
             pytest.raises(DeployError, match="choose another --port"),
-            serve(lambda: RUNNING, "127.0.0.1", port),
+            serve_metrics(lambda: RUNNING, "127.0.0.1", port),
         ):
             pass
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with (
         pytest.raises(MissingPackageError, match=r"fedaux\[metrics\]"),
-        serve(lambda: RUNNING, "127.0.0.1", 0),
+        serve_metrics(lambda: RUNNING, "127.0.0.1", 0),
     ):
         pass
 
 
 def test_it_is_served_to_this_machine_alone_unless_told_otherwise() -> None:
-    with serve(lambda: RUNNING, "127.0.0.1", 0) as address:
+    with serve_metrics(lambda: RUNNING, "127.0.0.1", 0) as address:
         port = int(re.findall(r":(\d+)/", address)[0])
         report_to = (
             Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()

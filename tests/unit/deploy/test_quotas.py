@@ -37,7 +37,7 @@ from fedaux.deploy.quotas import (
     CHUNK_BYTES,
     MAX_OBJECTS,
     MAX_TRIES,
-    PATIENCE,
+    REPLY_TIME,
     ReplyQuotas,
 )
 from fedaux.deploy.superlink import shrink_database
@@ -209,7 +209,7 @@ def test_a_reply_that_is_too_large_is_not_stored(link: Link) -> None:
 def test_a_slow_reply_is_answered_for(link: Link) -> None:
     begun = link.begin(1, link.reply(1, arrays(LIMIT // 2)))
     assert link.pull() == {}
-    link.now = PATIENCE + 1000
+    link.now = REPLY_TIME + 1000
     refused(link)
     with pytest.raises(HTTPException, match="413"):
         link.put(1, begun.session_id, begun.objects_to_push[0], b"x")

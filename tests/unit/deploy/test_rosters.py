@@ -16,11 +16,11 @@ from fedaux.deploy.link import LinkError
 from fedaux.deploy.membership import add_site, remove_site, rotate_key
 from fedaux.deploy.rosters import compare_roster, install_roster
 from fedaux.privacy.roster import (
-    KEY_FILE,
     ROSTER_FILE,
-    fingerprint,
+    SUM_KEY_FILE,
     load_signing_key,
     read_roster,
+    roster_fingerprint,
     write_roster,
 )
 from helpers.deployments import deploy, fine, problem
@@ -58,14 +58,14 @@ def test_a_new_deployment_has_one_roster_with_the_key_of_each_site(
     texts = {(site / "vault" / ROSTER_FILE).read_bytes() for site in sites.values()}
     assert texts == {(folder / "server" / ROSTER_FILE).read_bytes()}
     for site in sites.values():
-        assert (site / "vault" / KEY_FILE).stat().st_mode & 0o777 == 0o600
-        fine(check_roster(site), fingerprint(server_roster(folder)))
+        assert (site / "vault" / SUM_KEY_FILE).stat().st_mode & 0o777 == 0o600
+        fine(check_roster(site), roster_fingerprint(server_roster(folder)))
 
 
 def test_sites_of_other_machines_make_their_own_keys(tmp_path: Path) -> None:
     folder = deploy(tmp_path / "d", host="fl.example.org")
     site = folder / "sites" / "berlin"
-    assert not list(folder.rglob("key")) + list(folder.rglob(KEY_FILE))
+    assert not list(folder.rglob("key")) + list(folder.rglob(SUM_KEY_FILE))
     key = generate_key_pair(site)
     rotate_key(folder, "berlin", key, LINK)  # type: ignore[arg-type]
     assert server_roster(folder) == {"berlin": public(site)}
@@ -99,7 +99,7 @@ def test_the_roster_follows_who_joins_leaves_and_gets_another_key(
         (),
         ("berlin",),
     )
-    assert change.fingerprint == fingerprint(server_roster(folder))
+    assert change.fingerprint == roster_fingerprint(server_roster(folder))
     install_roster(site, folder / "server" / ROSTER_FILE)
     fine(check_roster(site))
     remove_site(folder, "paris", LINK)  # type: ignore[arg-type]

@@ -127,7 +127,7 @@ def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do(
 ) -> None:
     with pytest.raises(LinkError, match=r"start superlink\.sh"):
         control(Flower(None))[0].main(WORDS)
-    monkeypatch.setattr(run_control, "PATIENCE", 10.0)
+    monkeypatch.setattr(run_control, "SILENCE_LIMIT", 10.0)
     with pytest.raises(LinkError, match="shows run 7 again"):
         control(Flower("", *[None] * 9))[0].main(WORDS)
 

@@ -14,7 +14,7 @@ from fedaux.flower import node_registry as node_registry
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError, NodeRegistry
 from fedaux.flower.serialization import deserialize, make_reply
-from fedaux.messages import VERSION, Hello, HelloOrder
+from fedaux.messages import MESSAGE_VERSION, Hello, HelloOrder
 from fedaux.report.progress import describe
 
 CLASSES = ["cat", "dog"]
@@ -32,7 +32,7 @@ def hello(message: Message, context: Context) -> Message:
 
 
 def answer(
-    *clients: str, classes: list[str] = CLASSES, speaks: int = VERSION
+    *clients: str, classes: list[str] = CLASSES, speaks: int = MESSAGE_VERSION
 ) -> tuple[str, str, int]:
     return json.dumps(clients), json.dumps(classes), speaks
 
@@ -76,8 +76,8 @@ def test_nodes_say_whom_they_speak_for_and_may_speak_for_several() -> None:
             "its classes are ['cat'], here they are ['cat', 'dog']",
         ),
         (answer("berlin"), "another node already speaks for berlin"),
-        (("{", "[]", VERSION), "not JSON"),
-        (('{"a": 1}', "[]", VERSION), "it speaks for"),
+        (("{", "[]", MESSAGE_VERSION), "not JSON"),
+        (('{"a": 1}', "[]", MESSAGE_VERSION), "it speaks for"),
     ],
 )
 def test_a_node_that_answers_wrongly_is_left_out(
@@ -193,7 +193,7 @@ def test_waiting_ends_with_enough_clients_or_says_who_is_missing(
     assert told.count("sites connected: 1/2") == 2
 
 
-@pytest.mark.parametrize("speaks", [VERSION - 1, VERSION + 1])
+@pytest.mark.parametrize("speaks", [MESSAGE_VERSION - 1, MESSAGE_VERSION + 1])
 def test_a_node_of_another_version_is_left_out_and_told_so(
     speaks: int, told: list[str]
 ) -> None:
@@ -201,6 +201,6 @@ def test_a_node_of_another_version_is_left_out_and_told_so(
     found, _ = made([answer("a", speaks=speaks)], ["a"])
     assert found.refresh() == {}
     assert (
-        f"it speaks version {speaks} of messages, here it is {VERSION}: upgrade the "
+        f"it speaks version {speaks} of messages, here it is {MESSAGE_VERSION}: upgrade the "
         "older one" in told[0]
     )

@@ -23,8 +23,8 @@ from fedaux.flower.serialization import (
     to_array,
 )
 from fedaux.messages import (
+    MESSAGE_VERSION,
     ORDERS,
-    VERSION,
     Hello,
     HelloOrder,
     SumsOrder,
@@ -146,7 +146,7 @@ def changed(**facts: Any) -> RecordDict:
         (RecordDict(), "no fedaux record; is the other side running fedaux?"),
         (
             changed(version=0),
-            f"has version 0, this side speaks {VERSION}; upgrade the older one",
+            f"has version 0, this side speaks {MESSAGE_VERSION}; upgrade the older one",
         ),
         (changed(version=None), "has version None"),
         (changed(version=True), "has version True"),
@@ -262,12 +262,14 @@ def test_hello_is_read_in_any_version_and_nothing_else_is() -> None:
     """So that a side can be told to upgrade, in words, by one that it cannot otherwise
     talk to.
     """
-    for item in (HelloOrder(), Hello("[]", "[]", VERSION + 1)):
-        assert_same(item, deserialize(type(item), in_version(item, VERSION + 1)))
-    content = serialize(Hello("[]", "[]", VERSION, "fedaux 0.2"))
+    for item in (HelloOrder(), Hello("[]", "[]", MESSAGE_VERSION + 1)):
+        assert_same(
+            item, deserialize(type(item), in_version(item, MESSAGE_VERSION + 1))
+        )
+    content = serialize(Hello("[]", "[]", MESSAGE_VERSION, "fedaux 0.2"))
     del content["fedaux"]["versions"]  # type: ignore[attr-defined]
     # of an older release
-    assert_same(Hello("[]", "[]", VERSION), deserialize(Hello, content))
+    assert_same(Hello("[]", "[]", MESSAGE_VERSION), deserialize(Hello, content))
     del content["fedaux"]["classes"]  # type: ignore[attr-defined]
     with pytest.raises(MessageError, match=r"Hello\.classes should be str, it is None"):
         deserialize(Hello, content)
@@ -275,9 +277,10 @@ def test_hello_is_read_in_any_version_and_nothing_else_is() -> None:
     assert len(others) == len(ITEMS) - 2
     for item in others:
         with pytest.raises(
-            MessageError, match=f"has version {VERSION + 1}, this side speaks {VERSION}"
+            MessageError,
+            match=f"has version {MESSAGE_VERSION + 1}, this side speaks {MESSAGE_VERSION}",
         ):
-            deserialize(type(item), in_version(item, VERSION + 1))
+            deserialize(type(item), in_version(item, MESSAGE_VERSION + 1))
 
 
 @pytest.mark.parametrize("item", ITEMS[1:], ids=lambda item: type(item).__name__)

@@ -16,7 +16,7 @@ from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError
 from fedaux.flower.serialization import serialize
 from fedaux.flower.server_app import Connect, connect, regional_app, server_app
-from fedaux.messages import VERSION, Hello
+from fedaux.messages import MESSAGE_VERSION, Hello
 from fedaux.server.regions import RegionSpec
 from helpers.scripted import make_server
 from helpers.tiny import TINY_CONFIG
@@ -33,7 +33,7 @@ def sites(count: int) -> InProcessGrid:
         name = NAMES[int(context.node_config["partition-id"])]
         digits = [str(digit) for digit in range(10)]
         return Message(
-            serialize(Hello(json.dumps([name]), json.dumps(digits), VERSION)),
+            serialize(Hello(json.dumps([name]), json.dumps(digits), MESSAGE_VERSION)),
             reply_to=message,
         )
 

@@ -10,7 +10,7 @@ import pytest
 
 from fedaux.core.failures import OrderError
 from fedaux.messages import Part, RunPlan, fields_of, plan_of
-from fedaux.messages.plan import KINDS, SPARE_ROUNDS, Ask
+from fedaux.messages.plan import KIND_OF_ORDER, SPARE_ROUNDS, Ask
 from helpers.samples import (
     plan,
     plan_order,
@@ -56,7 +56,7 @@ def test_no_kind_of_order_is_covered_by_another(order: Any) -> None:
     asks = tuple(Ask.of(one, 1) for one in ORDERS)
     whole = RunPlan("cafe", "fedavg", 3, False, asks)
     assert whole.ask_for(order) == Ask.of(order, 1)
-    others = tuple(ask for ask in asks if ask.kind != KINDS[type(order)])
+    others = tuple(ask for ask in asks if ask.kind != KIND_OF_ORDER[type(order)])
     assert RunPlan("cafe", "fedavg", 3, False, others).ask_for(order) is None
     renamed = tuple(replace(ask, facts=Ask.of(order, 1).facts) for ask in others)
     assert RunPlan("cafe", "fedavg", 3, False, renamed).ask_for(order) is None

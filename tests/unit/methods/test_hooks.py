@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from fedaux.config.methods import METHODS, PAPER
+from fedaux.config.methods import METHODS, PAPER_METHODS
 from fedaux.core.arrays import Arrays
 from fedaux.methods.hooks import (
     Hooks,
     LocalWork,
-    Vector,
+    ModelVector,
     hooks_of,
     next_model,
     with_extra,
@@ -57,12 +57,12 @@ def test_running_statistics_are_those_of_the_mean_whatever_the_method_does() -> 
     class Doubled(Hooks):
         def server_step(
             self,
-            theta: Vector,
-            mean: Vector,
+            theta: ModelVector,
+            mean: ModelVector,
             extra: Arrays,
             fraction: float,
             state: Arrays,
-        ) -> tuple[Vector, Arrays]:
+        ) -> tuple[ModelVector, Arrays]:
             return 2.0 * mean.astype(np.float64), {
                 "fraction": np.array(fraction),
                 **extra,
@@ -94,5 +94,6 @@ def test_what_is_sent_beside_a_model_has_one_form(name: str) -> None:
         array.dtype == np.float32 for array in [*later.extra.values(), later.parameters]
     )
     assert bool(METHODS[name].hooks) == (
-        name not in (*PAPER, "fedet", "fedet+p") and METHODS[name].sends != "releases"
+        name not in (*PAPER_METHODS, "fedet", "fedet+p")
+        and METHODS[name].sends != "releases"
     )

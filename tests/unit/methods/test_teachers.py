@@ -8,7 +8,7 @@ import torch
 from fedaux.config.methods import find_method
 from fedaux.data.records import Records
 from fedaux.methods.contribution import Ensemble
-from fedaux.methods.teachers import own_weights, teacher_logits, variance_weights
+from fedaux.methods.teachers import logit_weights, teacher_logits, variance_weights
 from fedaux.models import build, flatten_state
 from helpers.scripted import MLP
 
@@ -40,7 +40,7 @@ def test_fed_ets_ensemble_against_its_equations() -> None:
     ensemble = Ensemble.empty(5, 4)
     for teacher in logits:
         ensemble.merge(
-            Ensemble.of(teacher, own_weights(find_method("fedet+p"), teacher))
+            Ensemble.of(teacher, logit_weights(find_method("fedet+p"), teacher))
         )
     for x in range(5):
         variances = [

@@ -28,8 +28,8 @@ from fedaux.core.accounts import Account
 from fedaux.core.io import write_atomically
 from fedaux.messages import Release
 from fedaux.privacy.account import (
+    ACCOUNT_KEY_FILE,
     FILE,
-    KEY_FILE,
     LOST,
     BudgetStore,
     Entry,
@@ -785,16 +785,16 @@ def attempt(folder: Path, request: str, fate: str, content: bytes) -> bytes:
 
 def test_a_key_is_made_once_and_private(tmp_path: Path) -> None:
     create_key(tmp_path)
-    key = (tmp_path / KEY_FILE).read_bytes()
+    key = (tmp_path / ACCOUNT_KEY_FILE).read_bytes()
     create_key(tmp_path)
-    assert (tmp_path / KEY_FILE).read_bytes() == key
-    assert stat.S_IMODE((tmp_path / KEY_FILE).stat().st_mode) == 0o600
+    assert (tmp_path / ACCOUNT_KEY_FILE).read_bytes() == key
+    assert stat.S_IMODE((tmp_path / ACCOUNT_KEY_FILE).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("left", [None, b"", b"half"])
 def test_a_key_that_is_not_whole_is_none(tmp_path: Path, left: bytes | None) -> None:
     if left is not None:
-        (tmp_path / KEY_FILE).write_bytes(left)
+        (tmp_path / ACCOUNT_KEY_FILE).write_bytes(left)
     assert sign(tmp_path, 3) == ""
     assert verify_count(tmp_path, 3, "")
     create_key(tmp_path)

@@ -17,8 +17,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedaux.privacy.curve25519 import (
+    FIELD_PRIME,
     ORDER,
-    PRIME,
     KeyEncodingError,
     _multiple,
     agreement_key,
@@ -43,12 +43,12 @@ from helpers.edwards import (
 )
 
 SEEDS = st.binary(min_size=32, max_size=32)
-NUMBERS = st.integers(2, PRIME - 2)
+NUMBERS = st.integers(2, FIELD_PRIME - 2)
 
 
 def ladder(scalar: int, u: int) -> int | None:
     x, z = _multiple(scalar, u)
-    return None if z == 0 else x * pow(z, -1, PRIME) % PRIME
+    return None if z == 0 else x * pow(z, -1, FIELD_PRIME) % FIELD_PRIME
 
 
 def test_the_oracle_has_the_order_and_the_small_points_of_the_curve() -> None:
@@ -124,7 +124,7 @@ def test_points_of_small_order_are_refused_in_every_encoding(number: int) -> Non
     x, y = SMALL[number]
     encodings = {encode((x, y))}
     # the second is not canonical, and only few fit into 255 bits
-    for value in (y, y + PRIME):
+    for value in (y, y + FIELD_PRIME):
         for bit in (0, 1):
             if value < 2**255:
                 encodings.add((value | bit << 255).to_bytes(32, "little"))
@@ -160,7 +160,7 @@ def test_a_copy_with_a_small_part_would_give_the_same_secrets() -> None:
 
 def test_every_coordinate_that_is_not_reduced_is_refused() -> None:
     """There are 19 of them in 255 bits; with either sign."""
-    for value, bit in itertools.product(range(PRIME, 2**255), (0, 1)):
+    for value, bit in itertools.product(range(FIELD_PRIME, 2**255), (0, 1)):
         with pytest.raises(KeyEncodingError, match="canonical"):
             agreement_key((value | bit << 255).to_bytes(32, "little"))
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 from scipy import stats
 
 from fedaux.privacy import secure_sum
-from fedaux.privacy.curve25519 import PRIME as PRIME_OF_FIELD
+from fedaux.privacy.curve25519 import FIELD_PRIME as PRIME_OF_FIELD
 from fedaux.privacy.curve25519 import public_key
 from fedaux.privacy.secure_sum import (
     PRIME,

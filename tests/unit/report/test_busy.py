@@ -27,7 +27,7 @@ def test_lines_elsewhere_and_only_if_it_takes_a_while(
     with busy(on, "quick work"):
         pass
     assert printed(on) == ""
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    monkeypatch.setattr(module, "FIRST_LINE_AFTER", 0.05)
     with busy(on, "slow work"):
         ProgressTask("reading files", 10, 3)
         time.sleep(0.5)

@@ -202,7 +202,7 @@ def until(condition: Callable[[], bool]) -> bool:
 def test_the_file_follows_the_run_and_shows_that_its_writer_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "EVERY", 0.001)
+    monkeypatch.setattr(module, "WRITE_INTERVAL", 0.001)
     now = time.time()
     with status_file(tmp_path, CONFIG, ("1of2", "2of2")) as on_progress:
         assert (load(tmp_path).outcome, load(tmp_path).phase) == ("running", "start")
@@ -225,7 +225,7 @@ def test_many_events_are_few_writes(
     monkeypatch.setattr(
         module, "write_atomically", lambda path, data: written.append(data)
     )
-    monkeypatch.setattr(module, "EVERY", 60.0)
+    monkeypatch.setattr(module, "WRITE_INTERVAL", 60.0)
     with status_file(tmp_path, CONFIG) as on_progress:
         for number in range(1000):
             on_progress(OrdersSent("train", 1, (str(number),), 1))

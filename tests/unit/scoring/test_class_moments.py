@@ -19,7 +19,7 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.arrays import Arrays
 from fedaux.core.failures import OrderError
 from fedaux.data.records import Records
-from fedaux.messages.orders import PUBLIC
+from fedaux.messages.orders import PUBLIC_ARRAYS
 from fedaux.messages.types import ArrayGroup
 from fedaux.privacy.mechanism import GRID, continuous_multiplier, release, unit_rows
 from fedaux.privacy.units import Units
@@ -33,7 +33,7 @@ from fedaux.scoring.class_moments import (
     Moments,
     PublicFacts,
     Split,
-    plan,
+    choose_split,
     public_split,
     sensitivity,
     widest_level,
@@ -435,7 +435,7 @@ def test_second_moments_are_sent_where_noise_is_low(
     rng = np.random.default_rng(20)
     modes = rng.normal(size=(40, 30)) * np.linspace(3.0, 0.5, 30)
     negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30))
-    _, (_, _, m) = plan(negatives, 4, PublicFacts(epsilon, records=records))
+    _, (_, _, m) = choose_split(negatives, 4, PublicFacts(epsilon, records=records))
     assert (m > 0) is moments
 
 
@@ -444,7 +444,7 @@ def test_counts_of_small_clients_of_one_class_stand_out_of_their_noise() -> None
     modes = rng.normal(size=(40, 30)) * np.linspace(3.0, 0.5, 30)
     negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30))
     facts = PublicFacts(1.0, records=700, releases=10)
-    _, split = plan(negatives, 10, facts)
+    _, split = choose_split(negatives, 10, facts)
     noise = continuous_multiplier(1.0, facts.delta) * sensitivity(
         np.array(split), "replace-one"
     )
@@ -559,7 +559,7 @@ def test_what_is_published_is_chosen_on_public_data_and_facts_and_is_usable() ->
     for public in (clear, noisy):
         assert set(public) == {"mean", "basis", "split"}
         ClassMomentsScorer(3).size(public)  # the split is one that a client accepts
-        check = ArrayGroup(PUBLIC["class-moments"], needed=True)
+        check = ArrayGroup(PUBLIC_ARRAYS["class-moments"], needed=True)
         assert check.problem(public) == ""
     assert ClassMomentsScorer(3, 7).publish(negatives)["basis"].shape == (40, 7)
     # few public rows are enough to publish

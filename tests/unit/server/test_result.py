@@ -13,9 +13,9 @@ from fedaux.core.results import RoundResult
 from fedaux.server.result import (
     FinishedRun,
     collapse_warning,
+    describe_unknown_classes,
     first_remedy,
     last_evaluations,
-    unknown_classes,
 )
 from fedaux.server.run_state import RunState
 from helpers.runs import finished_state
@@ -131,7 +131,7 @@ def test_classes_that_noise_hides_are_named_with_their_counts() -> None:
         f"{two}, 0: about 0 ± 1,234 records",
     ]
     assert result.to_dict()["unknown_classes"] == result.unknown_classes
-    assert unknown_classes(done, one) == ["3: about 12 ± 30 records"]
+    assert describe_unknown_classes(done, one) == ["3: about 12 ± 30 records"]
     assert FinishedRun(state([digits(False)]), Path("runs/x")).unknown_classes == []
     again = RoundResult.from_dict(json.loads(json.dumps(last.to_dict())))
     assert again.unknown_classes == last.unknown_classes

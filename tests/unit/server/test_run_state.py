@@ -24,7 +24,7 @@ from fedaux.server.run_state import (
     RELEASES,
     START,
     STATE_FILE,
-    VERSION,
+    STATE_VERSION,
     RunState,
     RunWriter,
     StateError,
@@ -106,7 +106,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     save_file({"x": np.ones(1)}, tmp_path / STATE_FILE, metadata={"version": "0"})
     with pytest.raises(
         StateError,
-        match=rf"another version of fedaux \(state 0; this one reads {VERSION}\)",
+        match=rf"another version of fedaux \(state 0; this one reads {STATE_VERSION}\)",
     ):
         RunState.load(tmp_path)
 
@@ -182,7 +182,7 @@ def test_damage_inside_the_arrays_is_a_state_error(tmp_path: Path, damage: str) 
         del tensors["facts"]
     else:
         tensors["facts"][10:14] = 0
-    save_file(tensors, tmp_path / STATE_FILE, metadata={"version": VERSION})
+    save_file(tensors, tmp_path / STATE_FILE, metadata={"version": STATE_VERSION})
     with pytest.raises(StateError, match="is damaged"):
         RunState.load(tmp_path)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Vector
 from fedaux.privacy.mechanism import Summary, max_norm, quantize, unit_rows
 from fedaux.privacy.per_record import project
-from fedaux.scoring.base import Features, Labels, Shares, Vector
+from fedaux.scoring.base import Features, Labels, Shares
 from fedaux.scoring.embedding import check_map, sums_bound
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Vector
 from fedaux.privacy.mechanism import Summary, clip_rows
-from fedaux.scoring.base import Features, Shares, Vector
+from fedaux.scoring.base import Features, Shares
 from fedaux.scoring.logistic import (
     GRADIENT_TOLERANCE,
     STEP,

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.client.summaries.embedding import embed_per_record
-from fedaux.core.arrays import Arrays
+from fedaux.core.arrays import Arrays, Vector
 from fedaux.privacy.mechanism import GRID, Summary, quantize
-from fedaux.scoring.base import Features, Labels, Shares, Vector
+from fedaux.scoring.base import Features, Labels, Shares
 from fedaux.scoring.class_moments import (
     ROW_STEPS,
     SHARE_STEPS,

@@ -26,7 +26,7 @@ from fedaux.data.partition import batches
 from fedaux.data.records import Indices, Records
 from fedaux.models.compute import compute_of, place
 
-SAMPLE = 512  # records on which feature quality is measured
+QUALITY_RECORDS = 512  # records on which feature quality is measured
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class SelfSupervisedTask(ABC):
         views_per_second = self.views * len(self.aux) / (time.perf_counter() - start)
         self.model.eval()
         with torch.inference_mode():  # on the same records and views after every epoch
-            sample = np.arange(min(SAMPLE, len(self.aux)))
+            sample = np.arange(min(QUALITY_RECORDS, len(self.aux)))
             quality = self.quality(sample, torch_stream(self.seed, "quality"))
         self.curve.append(
             EpochMetrics(epoch + 1, total / len(self.aux), quality, views_per_second)
