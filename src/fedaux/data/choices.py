@@ -14,13 +14,13 @@ import numpy as np
 from PIL import Image
 
 from fedaux.data.arrays import require_file
-from fedaux.data.images import (
-    UNREADABLE,
+from fedaux.data.image_folders import (
     find_splits,
     list_images,
     site_layout,
     subfolders,
 )
+from fedaux.data.images import UNREADABLE
 
 SAMPLED_IMAGES = 200  # images that are looked at
 LARGEST_SIZE = 64  # larger images, and images of several sizes, are shrunk to this
@@ -45,9 +45,8 @@ class Choice:
 
 def possible_sites(private: Path) -> dict[str, list[str]]:
     """The folders that may be sites, with their sub-folders, or {}."""
-    return site_layout(
-        private / find_splits(require_file(private, "your own images"))[0]
-    )
+    split, _ = find_splits(require_file(private, "your own images"))
+    return site_layout(private / split)
 
 
 def choose_for_images(
@@ -86,46 +85,48 @@ def choose_for_images(
             f"{root} must have a folder of images for each of at least two classes, "
             f"not {len(counts)}"
         )
-    seen = list_images(require_file(public, "public images"))
-    if len(seen) < 2:
+    public_images = list_images(require_file(public, "public images"))
+    if len(public_images) < 2:
         raise ValueError(
-            f"{public} holds {len(seen)} images; public ones, of any content, are what "
+            f"{public} holds {len(public_images)} images; public ones, of any content, are what "
             "clients meet on"
         )
     records = sum(counts.values())
-    sizes, mode = _look([*list_images(root), *seen])
+    sizes, mode = _look([*list_images(root), *public_images])
     if mode == "L" or min(map(min, sizes)) < SMALL_SIZE:
         encoder = ""
-    size, how = _format(sizes, mode, ENCODER_SIZE if encoder else LARGEST_SIZE)
-    share = records * (1 if test else 1 - test_fraction) / clients
+    if encoder:
+        size, how = _format(sizes, mode, ENCODER_SIZE)
+        network = _published(encoder)
+    else:
+        size, how = _format(sizes, mode, LARGEST_SIZE)
+        network = _pretrained(size, mode, len(public_images))
+    if test:
+        held_out = 0.0
+        tested = f"tested on those in {test}"
+    else:
+        held_out = test_fraction
+        tested = f"{test_fraction:.0%} of them are held out for testing"
+    share = records * (1 - held_out) / clients
     batches = max(1, math.ceil(share / TYPICAL_BATCH))
     epochs = max(1, math.ceil(HEAD_STEPS / batches))
-    options: dict[str, Any] = {"size": size, "mode": mode}
-    parts = {
-        name: folder for name, folder in (("split", split), ("test", test)) if folder
-    }
-    held = (
-        f"tested on those in {test}"
-        if test
-        else f"{test_fraction:.0%} of them are held out for testing"
+    steps = (
+        f"{batches} batches of {TYPICAL_BATCH} each: {epochs * batches} steps a round"
     )
+    options: dict[str, Any] = {"size": size, "mode": mode}
+    layout = {"split": split, "test": test}
+    if folders == "classes":
+        layout["folders"] = folders
+    chosen = {name: value for name, value in layout.items() if value}
     names = ", ".join(f"{count:,} {name}" for name, count in list(counts.items())[:10])
     return [
-        Choice("data.path", str(private), f"{records:,} images: {names}; {held}"),
-        Choice(
-            "data.options",
-            options | parts | ({"folders": folders} if folders == "classes" else {}),
-            how,
-        ),
+        Choice("data.path", str(private), f"{records:,} images: {names}; {tested}"),
+        Choice("data.options", options | chosen, how),
         *_clients(root, sites, clients, share),
-        Choice("aux.path", str(public), f"{len(seen):,} public images"),
+        Choice("aux.path", str(public), f"{len(public_images):,} public images"),
         Choice("aux.options", options, "as the private ones"),
-        *(_published(encoder) if encoder else _pretrained(size, mode, len(seen))),
-        Choice(
-            "local.epochs",
-            epochs,
-            f"{batches} batches of {TYPICAL_BATCH} each: {epochs * batches} steps a round",
-        ),
+        *network,
+        Choice("local.epochs", epochs, steps),
         Choice("privacy.expected_records", round(share * clients), "of all clients"),
         Choice(
             "distill.steps",
@@ -151,28 +152,19 @@ def _published(encoder: str) -> list[Choice]:
 
 def _pretrained(size: int, mode: str, public: int) -> list[Choice]:
     """Choose a network, and its pre-training on so many public images."""
-    small = size <= SMALL_SIZE
+    network: Any = {"name": "resnet8", "width": 16}
+    pixels = "too many for the smallest network"
+    if size <= SMALL_SIZE:
+        network = "cnn"
+        pixels = "small"
     epochs = min(100, max(10, round(VIEWS / (2 * public))))
+    views = f"about {2 * public * epochs:,} views of {public:,} images"
+    colour = "grey images are often scans or writing" if mode == "L" else "colour"
     return [
-        Choice(
-            "prototypes",
-            ["cnn"] if small else [{"name": "resnet8", "width": 16}],
-            (
-                f"{size}×{size} pixels are "
-                f"{'small' if small else 'too many for the smallest network'}"
-            ),
-        ),
-        Choice(
-            "pretrain.epochs",
-            epochs,
-            f"about {2 * public * epochs:,} views of {public:,} images",
-        ),
+        Choice("prototypes", [network], f"{size}×{size} pixels are {pixels}"),
+        Choice("pretrain.epochs", epochs, views),
         Choice("pretrain.batch_size", min(256, public), "several steps an epoch"),
-        Choice(
-            "pretrain.flip",
-            mode != "L",
-            "grey images are often scans or writing" if mode == "L" else "colour",
-        ),
+        Choice("pretrain.flip", mode != "L", colour),
     ]
 
 
@@ -215,26 +207,15 @@ def _format(
     """(size, why); the size is at most `largest`."""
     colour = "grey" if mode == "L" else "in colour"
     (width, height), _ = sizes.most_common(1)[0]
+    looked_at = f"{sizes.total()} images looked at"
     if len(sizes) == 1 and width == height and width <= largest:
-        return (
-            width,
-            f"{sizes.total()} images looked at are all {width}×{height} and {colour}",
-        )
+        return width, f"{looked_at} are all {width}×{height} and {colour}"
     size = min(largest, min(map(min, sizes)))
-    least = min(sizes)
-    most = max(sizes)
-    span = f"{least[0]}×{least[1]}" + (
-        f" to {most[0]}×{most[1]}" if len(sizes) > 1 else ""
-    )
-    return (
-        size,
-        (
-            f"{sizes.total()} images looked at have {span} pixels, {colour}: cropped "
-            "and shrunk"
-        ),
-    )
+    extremes = sorted({min(sizes), max(sizes)})
+    span = " to ".join(f"{width}×{height}" for width, height in extremes)
+    return size, f"{looked_at} have {span} pixels, {colour}: cropped and shrunk"
 
 
 def _is_grey(image: Image.Image) -> bool:
-    x = np.asarray(image.convert("RGB"))
-    return bool((x[..., 0] == x[..., 1]).all() and (x[..., 1] == x[..., 2]).all())
+    red, green, blue = np.moveaxis(np.asarray(image.convert("RGB")), -1, 0)
+    return np.array_equal(red, green) and np.array_equal(green, blue)

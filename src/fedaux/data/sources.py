@@ -13,7 +13,7 @@ import numpy as np
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import FedauxError, import_function, unknown_name, user_code
-from fedaux.data import arrays, images, text
+from fedaux.data import arrays, image_sets, images, text
 from fedaux.data.adapters import huggingface
 from fedaux.data.records import Corpus, Records, RecordsError, channels_first
 
@@ -23,10 +23,10 @@ SOURCES: dict[str, Source] = {
     "npy": arrays.npy,
     "npz": arrays.npz,
     "images": images.image_folder,
-    "cifar10": images.cifar10,
-    "cifar100": images.cifar100,
-    "stl10": images.stl10,
-    "tinyimagenet": images.tinyimagenet,
+    "cifar10": image_sets.cifar10,
+    "cifar100": image_sets.cifar100,
+    "stl10": image_sets.stl10,
+    "tinyimagenet": image_sets.tinyimagenet,
     "csv": text.csv_text,
     "jsonl": text.jsonl_text,
     "parquet": text.parquet_text,
@@ -71,9 +71,9 @@ def open_source(name: str, path: str | Path | None = None, /, **options: Any) ->
         The data, with int64 labels and images with their channels last.
     """
     source = _lookup(name)
-    arguments = (
-        options if path is None else {"path": Path(path).expanduser(), **options}
-    )
+    arguments = options
+    if path is not None:
+        arguments = {"path": Path(path).expanduser(), **options}
     if "person" in arguments and not accepts(name, "person"):
         raise ConfigError(
             f"source {name!r} does not know the person of a record: data.person = "
@@ -134,9 +134,9 @@ def tidy(corpus: Corpus) -> Corpus:
                     "y.astype('int64')"
                 )
             y = y.astype(np.int64)
-        return (
-            records if x is records.x and y is records.y else replace(records, x=x, y=y)
-        )
+        if x is records.x and y is records.y:
+            return records
+        return replace(records, x=x, y=y)
 
     return replace(corpus.map(tidied), notes=tuple(dict.fromkeys(notes)))
 

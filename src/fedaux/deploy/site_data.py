@@ -116,7 +116,7 @@ def _classes(base: Config, paths: Sequence[str]) -> tuple[str, ...]:
     """The names of the classes, from the folders of images or from the server's test
     data.
     """
-    from fedaux.data.images import subfolders
+    from fedaux.data.image_folders import subfolders
     from fedaux.data.labels import named_by_numbers
     from fedaux.data.sources import open_source
 

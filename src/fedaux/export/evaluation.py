@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.core.metrics import Evaluation
-from fedaux.data.images import list_images, subfolders
+from fedaux.data.image_folders import list_images, subfolders
 from fedaux.data.labels import relabel_strictly
 from fedaux.data.records import RecordsError
 from fedaux.data.sources import open_source

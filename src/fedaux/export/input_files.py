@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from fedaux.core.errors import FedauxError
-from fedaux.data.images import MODE_OF_CHANNELS, SUFFIXES, UNREADABLE, list_images
+from fedaux.data.image_folders import SUFFIXES, list_images
+from fedaux.data.images import MODE_OF_CHANNELS, UNREADABLE
 from fedaux.data.records import RecordsError, RecordSpec
 from fedaux.data.sources import open_source
 

@@ -18,7 +18,7 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core import here
 from fedaux.core.errors import unknown_name
-from fedaux.data.images import subfolders
+from fedaux.data.image_folders import subfolders
 from fedaux.data.objects import (
     DataError,
     as_corpus,

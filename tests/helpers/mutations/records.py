@@ -64,12 +64,12 @@ def every_label_is_a_number(patch: pytest.MonkeyPatch) -> None:
 )
 def guessed_split(patch: pytest.MonkeyPatch) -> None:
     """A sub-folder called train is taken for the training images."""
-    subfolder = images._subfolder
+    subfolder = images.subfolder
 
     def guess(path: Path, name: str) -> Path:
         return path / "train" if (path / "train").is_dir() else subfolder(path, name)
 
-    patch.setattr(images, "_subfolder", guess)
+    patch.setattr(images, "subfolder", guess)
 
 
 @fails(
