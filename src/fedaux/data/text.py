@@ -48,16 +48,15 @@ def csv_text(
 
     def read(file: Path, table: _Table) -> Iterator[TextRow]:
         csv.field_size_limit(MAX_FIELD_SIZE)
+        lines = table.lines(file)
+        rows: Iterator[list[str]] = csv.reader(lines)
         if table.declared:
-            lines = _lines(file)
-            names = columns or _fields(next(lines, ""))
-            table.require_columns(file, names)
-            yield from (dict(zip(names, _fields(line), strict=False)) for line in lines)
-        else:
-            with _open(file, "rt", encoding="utf-8", newline="") as stream:
-                reader = csv.DictReader(stream, fieldnames=columns)
-                table.require_columns(file, reader.fieldnames or ())
-                yield from reader
+            rows = map(_fields, lines)
+        names = columns or next(rows, [])
+        table.require_columns(file, names)
+        for fields in rows:
+            if fields or table.declared:  # an empty line is a record of a site
+                yield dict.fromkeys(names) | dict(zip(names, fields, strict=False))
 
     return _corpus(read, path, text, label, test, person, declared)
 
@@ -73,11 +72,10 @@ def _fields(line: str) -> list[str]:
 
 
 def _read_jsonl(file: Path, table: _Table) -> Iterator[TextRow]:
+    lines = table.lines(file)
     if table.declared:
-        yield from map(_object, _lines(file))
-    else:
-        with _open(file, "rt", encoding="utf-8", newline="") as stream:
-            yield from (json.loads(line) for line in stream if line.strip())
+        return map(_object, lines)
+    return map(json.loads, filter(str.strip, lines))
 
 
 def _object(line: str) -> TextRow:
@@ -89,21 +87,10 @@ def _object(line: str) -> TextRow:
     return row if isinstance(row, dict) else {}
 
 
-def _lines(file: Path) -> Iterator[str]:
-    """Yield the lines of a file, split at line feeds only and each decoded by
-    itself.
-    """
-    with _open(file, "rb") as stream:
-        for line in stream:
-            decoded = line.decode("utf-8", "replace")
-            row = decoded.removesuffix("\n").removesuffix("\r")
-            yield row.removeprefix("\ufeff")
-
-
-def _open(file: Path, mode: str, **options: Any) -> Any:
-    if file.suffix == ".gz":
-        return gzip.open(file, mode, **options)
-    return file.open(mode, **options)
+def _decoded(line: bytes) -> str:
+    """A line by itself; bytes that are no characters are replaced."""
+    row = line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+    return row.removeprefix("\ufeff")
 
 
 def _read_parquet(file: Path, table: _Table) -> Iterator[TextRow]:
@@ -115,16 +102,14 @@ def _read_parquet(file: Path, table: _Table) -> Iterator[TextRow]:
         ) from error
     parquet = ParquetFile(file)
     table.require_columns(file, parquet.schema_arrow.names)
-    if not table.declared:
-        for batch in parquet.iter_batches():
-            yield from batch.to_pylist()
-        return
-    for batch in parquet.iter_batches(columns=table.needed):
-        columns = [map(_python_value, column) for column in batch.columns]
-        yield from (
-            dict(zip(batch.schema.names, row, strict=True))
-            for row in zip(*columns, strict=True)
-        )
+    names = table.needed if table.declared else None  # the others are not looked at
+    for batch in parquet.iter_batches(columns=names):
+        if table.declared:
+            columns = [map(_python_value, column) for column in batch.columns]
+        else:
+            columns = [column.to_pylist() for column in batch.columns]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(batch.schema.names, row, strict=True))
 
 
 def _python_value(scalar: Any) -> Any:
@@ -135,15 +120,21 @@ def _python_value(scalar: Any) -> Any:
         value = scalar.as_py()
     except UnicodeDecodeError:
         text = getattr(scalar, "value", scalar)  # that of a dictionary
-        value = text.as_buffer().to_pybytes() if hasattr(text, "as_buffer") else None
+        if not hasattr(text, "as_buffer"):
+            return None
+        value = text.as_buffer().to_pybytes()
     except Exception:
         return None
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value
 
 
 @dataclass(frozen=True)
 class _Table:
-    """The columns to read, and the declared classes."""
+    """The columns to read, and the declared classes, with which each row is read by
+    itself.
+    """
 
     texts: tuple[str, ...]
     label: str
@@ -152,17 +143,29 @@ class _Table:
 
     @property
     def required(self) -> list[str]:
-        return [*self.texts, *([self.label] if self.label else [])]
+        return [*self.texts, *filter(None, [self.label])]
 
     @property
     def needed(self) -> list[str]:
-        return [*self.required, *([self.person] if self.person else [])]
+        return [*self.required, *filter(None, [self.person])]
+
+    def lines(self, file: Path) -> Iterator[str]:
+        """The lines of a file. With declared classes they end at line feeds only, and
+        each is decoded by itself.
+        """
+        opened = gzip.open if file.suffix == ".gz" else open
+        if self.declared:
+            with opened(file, "rb") as stream:
+                yield from map(_decoded, stream)
+        else:
+            with opened(file, "rt", encoding="utf-8", newline="") as stream:
+                yield from stream
 
     def require_columns(self, file: Path, present: Sequence[str]) -> None:
         """A missing column is an error also with declared classes: it depends on no
         record.
         """
-        needed = self.needed if self.declared else [self.person] if self.person else []
+        needed = self.needed if self.declared else list(filter(None, [self.person]))
         missing = [name for name in needed if name not in present]
         if missing:
             raise ValueError(
@@ -181,9 +184,8 @@ class _Table:
             )
 
     def text(self, row: TextRow) -> str:
-        return valid_text(
-            " ".join(name_or_nobody(row.get(name)) for name in self.texts)
-        )
+        parts = [name_or_nobody(row.get(name)) for name in self.texts]
+        return valid_text(" ".join(parts))
 
 
 def valid_text(text: str) -> str:
@@ -203,20 +205,16 @@ def _corpus(
     """Without declared classes, the train file defines the labels, and a test file must
     not add any.
     """
-    table = _Table(
-        (text,) if isinstance(text, str) else tuple(text),
-        label,
-        person,
-        tuple(declared),
-    )
-    test = "" if table.declared else test  # sites have no test set
-    files = [
-        require_file(file, "your own text")
-        for file in [path, *([Path(test).expanduser()] if test else [])]
-    ]
+    texts = (text,) if isinstance(text, str) else tuple(text)
+    table = _Table(texts, label, person, tuple(declared))
+    paths = [path]
+    if test and not declared:  # sites have no test set
+        paths.append(Path(test).expanduser())
+    files = [require_file(file, "your own text") for file in paths]
     tables = [_columns(table, read(file, table), file) for file in files]
     names = table.declared or _sorted_names(tables[0][1])
-    if test and (unknown := sorted(set(tables[-1][1]) - set(names))):
+    unknown = sorted(set(tables[-1][1]) - set(names))
+    if unknown and not declared:
         raise ValueError(
             f"{test} has labels that {path} has not: {', '.join(unknown[:5])}; check "
             f"the column {table.label!r}"
@@ -232,8 +230,8 @@ def _corpus(
             records = replace(records, person=factorize(persons))
         return records
 
-    train, *rest = [to_records(*columns) for columns in tables]
-    return Corpus(train, rest[0] if rest else None, tuple(names))
+    train, *tested = [to_records(*columns) for columns in tables]
+    return Corpus(train, tested[0] if tested else None, tuple(names))
 
 
 # .jsonl or .jsonl.gz, one object per line; options as for `csv_text`
