@@ -17,14 +17,10 @@ from torch.utils.data import Dataset, TensorDataset
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import MissingPackageError
-from fedaux.data.adapters import (
-    from_huggingface,
-    from_torch,
-    huggingface,
-    read_one_by_one,
-)
+from fedaux.data.adapters import from_huggingface, from_torch, huggingface
 from fedaux.data.labels import DeclaredClasses
 from fedaux.data.records import Records, RecordsError, RecordSpec
+from fedaux.data.samples import read_one_by_one
 from fedaux.data.sources import open_source
 from helpers.pictures import pictures
 
@@ -84,6 +80,13 @@ def test_tensors_from_0_to_1_become_images_and_others_stay_numbers() -> None:
         TensorDataset(torch.randn(5, 7, dtype=torch.float64), torch.arange(5))
     ).train
     assert (table.x.dtype, table.shape) == (np.float32, (7,))
+
+
+def test_items_have_labels_only_if_each_has_one() -> None:
+    rows = [(X[0], 1), (X[1], 0)]
+    assert from_torch(rows).train.labels.tolist() == [1, 0]
+    assert from_torch([rows[0], (X[1],)]).train.y is None
+    assert from_torch(list(X)).train.y is None
 
 
 def test_what_cannot_be_stacked_says_so() -> None:
