@@ -124,7 +124,7 @@ def _choices(
         )
     from fedaux.config.sections import AuxConfig, DataConfig
     from fedaux.data.choices import choose_for_images
-    from fedaux.data.federated import refuse_same_source
+    from fedaux.data.overlap import refuse_same_source
     from fedaux.models.published import installed
 
     private_data = DataConfig("images", str(data))

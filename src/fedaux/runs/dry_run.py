@@ -18,14 +18,9 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import track
-from fedaux.data.federated import (
-    COMPARED_RECORDS,
-    client_names,
-    open_data,
-    open_public,
-    shared_records,
-)
+from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.fingerprints import fingerprint_records
+from fedaux.data.overlap import COMPARED_RECORDS, shared_records
 from fedaux.data.records import Records, RecordSpec
 from fedaux.models import published_weights
 from fedaux.models.inference import Footprint, available_memory, measure

@@ -16,10 +16,9 @@ from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core.errors import import_function
-from fedaux.data import federated
+from fedaux.data import overlap
 from fedaux.data.federated import (
     FederatedData,
-    OverlapError,
     ServerData,
     class_names,
     client_name,
@@ -27,6 +26,9 @@ from fedaux.data.federated import (
     open_data,
     open_private,
     open_public,
+)
+from fedaux.data.overlap import (
+    OverlapError,
     refuse_overlap,
     refuse_same_source,
     shared_records,
@@ -390,7 +392,7 @@ def test_equal_records_are_counted_wherever_they_stand() -> None:
 def test_large_sets_are_sampled_and_still_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(federated, "COMPARED_RECORDS", 200)
+    monkeypatch.setattr(overlap, "COMPARED_RECORDS", 200)
     found = shared_records(images(2000), images(2000))
     assert found.compared == 200
     assert not found.by_chance
