@@ -160,25 +160,22 @@ def npz(
     each: a second file `test`, or a folder with train.npz and test.npz. Further options
     as for `npy`. With `declared` classes only x and y are read.
     """
-    paths = (
-        [path / "train.npz", *path.glob("test.npz")]
-        if path.is_dir()
-        else [path, *([Path(test)] if test else [])]
-    )
-    files = [
-        require_file(file, "your own arrays (np.savez)")
-        for file in (paths[:1] if declared else paths)
-    ]
+    paths = [path]
+    if path.is_dir():
+        paths = [path / "train.npz", *path.glob("test.npz")]
+    elif test:
+        paths.append(Path(test))
+    if declared:  # sites have no test set
+        del paths[1:]
+    files = [require_file(file, "your own arrays (np.savez)") for file in paths]
+    tested = "{}" if len(files) == 2 else "{}_test"
 
     def write(folder: Path) -> None:
         for name in ("x", "y"):
             _extract(files[0], name, folder / f"{name}.npy")
             if not declared:
-                _extract(
-                    files[-1],
-                    name if len(files) == 2 else f"{name}_test",
-                    folder / f"{name}_test.npy",
-                )
+                inside = tested.format(name)
+                _extract(files[-1], inside, folder / f"{name}_test.npy")
         if person:
             _extract(files[0], person, folder / "person.npy")
 
@@ -215,10 +212,9 @@ def _extract(file: Path, name: str, target: Path) -> None:
         )
     with zipfile.ZipFile(file) as archive:
         members = {Path(member).stem: member for member in archive.namelist()}
-        member = next(
-            (members[key] for key in ALIASES.get(name, (name,)) if key in members), None
-        )
-        if member:
+        present = [key for key in ALIASES.get(name, (name,)) if key in members]
+        if present:
+            member = members[present[0]]
             with archive.open(member) as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink)
         elif name == "x":
@@ -240,20 +236,18 @@ def convert_once(
     into place when complete.
     """
     stamps = [_stamp(file) for file in files]
-    key = hashlib.sha256(
-        repr((CONVERTER_VERSION, kind, options, stamps)).encode()
-    ).hexdigest()[:20]
+    content = repr((CONVERTER_VERSION, kind, options, stamps))
+    key = hashlib.sha256(content.encode()).hexdigest()
     root = cache_folder()
-    folder = root / f"{kind}-{key}"
+    folder = root / f"{kind}-{key[:20]}"
     if folder.exists():
         return folder
     root.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=root))
     try:
         write(temporary)
-        (temporary / SOURCE).write_text(
-            "".join(str(file.parent) for file in files[:1]), "utf-8", "replace"
-        )
+        origin = "".join(str(file.parent) for file in files[:1])
+        (temporary / SOURCE).write_text(origin, "utf-8", "replace")
         temporary.replace(folder)
     except OSError:
         if not folder.exists():  # otherwise another process has written the same
@@ -269,15 +263,11 @@ def _stamp(file: Path) -> tuple[str, tuple[int, ...]]:
     """
     for look in (file.stat, file.lstat):
         try:
-            found = look()
+            stat = look()
         except OSError:
             continue
-        return str(file.absolute()), (
-            found.st_ino,
-            found.st_size,
-            found.st_mtime_ns,
-            found.st_ctime_ns,
-        )
+        stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        return str(file.absolute()), stamp
     return str(file.absolute()), ()
 
 
@@ -298,15 +288,11 @@ def convert(
     files = [*train, *test]
 
     def write(folder: Path) -> None:
-        write_blocks(
-            folder, "", chain.from_iterable(map(read, track(train, "reading files")))
-        )
+        blocks = map(read, track(train, "reading files"))
+        write_blocks(folder, "", chain.from_iterable(blocks))
         if test:
-            write_blocks(
-                folder,
-                "_test",
-                chain.from_iterable(map(read, track(test, "reading test files"))),
-            )
+            blocks = map(read, track(test, "reading test files"))
+            write_blocks(folder, "_test", chain.from_iterable(blocks))
         if classes:
             (folder / "classes.txt").write_text("\n".join(classes), "utf-8")
         if skipped:
@@ -315,11 +301,10 @@ def convert(
             (folder / "skipped.txt").write_text("\n".join(places), "utf-8")
 
     folder = convert_once(kind, files, (options, len(train), tuple(classes)), write)
-    if skipped is not None and (folder / "skipped.txt").is_file():
-        skipped[:] = [
-            files[int(line)]
-            for line in (folder / "skipped.txt").read_text("utf-8").split()
-        ]
+    remembered = folder / "skipped.txt"
+    if skipped is not None and remembered.is_file():
+        places = remembered.read_text("utf-8").split()
+        skipped[:] = [files[int(place)] for place in places]
     return npy(folder)
 
 
@@ -367,31 +352,30 @@ def load_values(file: Path) -> list[Any]:
     (`Unknown`).
     """
     with file.open("rb") as stream:
-        version = npy_format.read_magic(stream)
-        read_header = (
-            npy_format.read_array_header_1_0
-            if version == (1, 0)
-            else npy_format.read_array_header_2_0
-        )
-        if read_header(stream)[2].hasobject:
-            return list(
-                np.asarray(_ObjectUnpickler(stream).load(), dtype=object).reshape(-1)
-            )
+        read_header = npy_format.read_array_header_2_0
+        if npy_format.read_magic(stream) == (1, 0):
+            read_header = npy_format.read_array_header_1_0
+        _, _, dtype = read_header(stream)
+        if dtype.hasobject:
+            objects = np.asarray(_ObjectUnpickler(stream).load(), dtype=object)
+            return list(objects.reshape(-1))
     array = np.load(file).reshape(-1)
-    return decoded(array) if array.dtype.kind in "SU" else list(array.tolist())
+    if array.dtype.kind in "SU":
+        return decoded(array)
+    return list(array.tolist())
 
 
 def decoded(array: NDArray[Any]) -> list[str]:
     """Texts of an array, in which bytes and numbers that are no characters are replaced
     one by one.
     """
-    encoding = {
-        "S": "utf-8",
-        "U": "utf-32-be" if array.dtype.str[0] == ">" else "utf-32-le",
-    }[array.dtype.kind]
+    encoding = "utf-8"
+    if array.dtype.kind == "U":
+        encoding = "utf-32-be" if array.dtype.str[0] == ">" else "utf-32-le"
     width = array.dtype.itemsize
     data = array.tobytes()
-    rows = (data[place * width : (place + 1) * width] for place in range(len(array)))
+    starts = (place * width for place in range(len(array)))
+    rows = (data[start : start + width] for start in starts)
     return [row.decode(encoding, "replace").rstrip("\0") for row in rows]
 
 
@@ -414,11 +398,9 @@ class _ArrayUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         module = module.replace("numpy.core", "numpy._core")
-        return (
-            super().find_class(module, name)
-            if (module, name) in self.allowed
-            else self.other(module, name)
-        )
+        if (module, name) in self.allowed:
+            return super().find_class(module, name)
+        return self.other(module, name)
 
     def other(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(

@@ -9,6 +9,7 @@ the id of the empty name.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,13 +32,14 @@ def to_name(value: Any) -> str | None:
     """A label or person as text, whatever type a table stores it in: 3 and 3.0 are the
     same; None if it is missing.
     """
-    if value is None or (isinstance(value, float) and value != value):
+    if value is None:
         return None
-    return (
-        str(int(value))
-        if isinstance(value, float) and value.is_integer()
-        else str(value)
-    )
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        if value.is_integer():
+            return str(int(value))
+    return str(value)
 
 
 def name_or_nobody(value: Any) -> str:
@@ -71,9 +73,8 @@ class DeclaredClasses:
         numbers index `declared`.
         """
         position = {name: place for place, name in enumerate(declared)}
-        return cls(
-            position, [position.get(name, UNDECLARED) for name in names or declared]
-        )
+        numbered = [position.get(name, UNDECLARED) for name in names or declared]
+        return cls(position, numbered)
 
     def by_name(self, name: str) -> int:
         """Where 1 is declared, 1.0 means it, too: so tables are written whose column
@@ -81,12 +82,15 @@ class DeclaredClasses:
         """
         if name in self.position:
             return self.position[name]
-        whole = DECIMAL.fullmatch(name)
-        return self.position.get(whole[1], UNDECLARED) if whole else UNDECLARED
+        number = DECIMAL.fullmatch(name)
+        if number is None:
+            return UNDECLARED
+        return self.position.get(number[1], UNDECLARED)
 
     def by_number(self, number: Any) -> int:
-        valid = 0 <= number < len(self.numbered) and number == int(number)
-        return self.numbered[int(number)] if valid else UNDECLARED
+        if 0 <= number < len(self.numbered) and number == int(number):
+            return self.numbered[int(number)]
+        return UNDECLARED
 
     def label(self, value: Any) -> int:
         """A text by its name, a number by its place. True and False are names, and
@@ -94,11 +98,9 @@ class DeclaredClasses:
         """
         if isinstance(value, (str, bool, np.bool_)):
             return self.by_name(str(value))
-        return (
-            self.by_number(value)
-            if isinstance(value, (int, float, Real))
-            else UNDECLARED
-        )
+        if isinstance(value, (int, float, Real)):
+            return self.by_number(value)
+        return UNDECLARED
 
     def array_label(self, value: Any) -> int:
         """The same whatever type an array has: a number is a number also as a text, and
@@ -109,17 +111,18 @@ class DeclaredClasses:
         if isinstance(value, complex):
             value = value.real if value.imag == 0 else None
         if isinstance(value, str):
-            value = {"False": 0, "True": 1}.get(
-                value, float(value) if DECIMAL.fullmatch(value) else value
-            )
-        return self.label(int(value) if isinstance(value, (bool, np.bool_)) else value)
+            if DECIMAL.fullmatch(value):
+                value = float(value)
+            value = {"False": 0, "True": 1}.get(value, value)
+        if isinstance(value, (bool, np.bool_)):
+            value = int(value)
+        return self.label(value)
 
 
 def read_classes(file: Path) -> tuple[str, ...]:
     """The names of labels 0, 1, …, one per line."""
-    return tuple(
-        line.strip() for line in file.read_text("utf-8-sig").rstrip().splitlines()
-    )
+    lines = file.read_text("utf-8-sig").rstrip().splitlines()
+    return tuple(line.strip() for line in lines)
 
 
 def declared_classes(data: DataConfig) -> tuple[str, ...]:
@@ -129,11 +132,10 @@ def declared_classes(data: DataConfig) -> tuple[str, ...]:
     if data.classes:
         return data.classes
     path = Path(data.path).expanduser()
-    file = (
-        (path if path.is_dir() else path.parent) / "classes.txt" if data.path else None
-    )
-    if file is None or not file.is_file():
-        beside = f", or one a line into {file}" if file else ""
+    folder = path if path.is_dir() else path.parent
+    file = folder / "classes.txt"
+    if not data.path or not file.is_file():
+        beside = f", or one a line into {file}" if data.path else ""
         raise ConfigError(
             'the classes are not declared: write their names into [data], classes = ["first", "second", ...], the same '
             f"at the server and at every site{beside}."
@@ -154,20 +156,15 @@ def relabel(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
     """Map labels to positions in `classes`, by name, or by number if the corpus has no
     names; others: `UNDECLARED`.
     """
-    position = {name: label for label, name in enumerate(classes)}
-    table = np.array(
-        [position.get(name, UNDECLARED) for name in corpus.classes]
-        or range(len(classes)),
-        dtype=np.int64,
-    )
+    declared = DeclaredClasses.of(classes, corpus.classes)
+    table = np.array(declared.numbered, dtype=np.int64)
 
     def mapped(records: Records) -> Records:
         if records.y is None:
             return records
-        known = (records.y >= 0) & (records.y < len(table))
-        return replace(
-            records, y=np.where(known, table[np.where(known, records.y, 0)], UNDECLARED)
-        )
+        valid = (records.y >= 0) & (records.y < len(table))
+        labels = table[np.where(valid, records.y, 0)]
+        return replace(records, y=np.where(valid, labels, UNDECLARED))
 
     return replace(corpus.map(mapped), classes=classes)
 
@@ -177,19 +174,16 @@ def relabel_strictly(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
     it.
     """
     relabelled = relabel(corpus, classes)
-    for before, after in (
-        (corpus.train, relabelled.train),
-        (corpus.test, relabelled.test),
-    ):
+    parts = ((corpus.train, relabelled.train), (corpus.test, relabelled.test))
+    for before, after in parts:
         if before is None or after is None or before.y is None:
             continue
         undeclared = np.unique(before.labels[after.labels == UNDECLARED])[:5].tolist()
         if undeclared:
             names = dict(enumerate(corpus.classes))
+            shown = [names.get(label, str(label)) for label in undeclared]
             raise RecordsError(
-                "labels "
-                f"{', '.join(names.get(label, str(label)) for label in undeclared)} "
-                f"are not among the declared classes {', '.join(classes)}; declare "
+                f"labels {', '.join(shown)} are not among the declared classes {', '.join(classes)}; declare "
                 "them in data.classes or classes.txt, the same everywhere, or take "
                 "such records out"
             )
@@ -200,30 +194,32 @@ def named_by_numbers(corpus: Corpus, rows: Indices | slice = slice(None)) -> Cor
     """Classes without names are the labels that these training records have: labels
     from 1 on make no class 0.
     """
-    if (
-        corpus.classes
-        or corpus.train.y is None
-        or corpus.train.labels.min(initial=0) < 0
-    ):
+    if corpus.classes or corpus.train.y is None:
         return corpus
-    found = np.unique(corpus.train.labels[rows])
-    names = tuple(map(str, found))
-    unknown = np.setdiff1d(corpus.test.labels, found) if corpus.test is not None else ()
+    labels = corpus.train.labels
+    if labels.min(initial=0) < 0:
+        return corpus
+    numbers = np.unique(labels[rows])
+    names = tuple(map(str, numbers))
+    tested = numbers if corpus.test is None else corpus.test.labels
+    unknown = np.setdiff1d(tested, numbers)
     if len(unknown):
         raise RecordsError(
             f"the test records have the label {', '.join(map(str, unknown[:5]))}, "
             "which no training record has; take such records out, or declare all "
             "classes in data.classes"
         )
-    if np.array_equal(found, np.arange(len(found))):
+    if np.array_equal(numbers, np.arange(len(numbers))):
         return replace(corpus, classes=names)
 
     def mapped(records: Records) -> Records:
         assert records.y is not None
-        y = np.where(
-            np.isin(records.y, found), np.searchsorted(found, records.y), UNDECLARED
-        )
+        places = np.searchsorted(numbers, records.y)
+        y = np.where(np.isin(records.y, numbers), places, UNDECLARED)
         return replace(records, y=y)
 
-    note = f"labels {names[0]} to {names[-1]} without names: they are {len(names)} classes, called by their numbers"
+    note = (
+        f"labels {names[0]} to {names[-1]} without names: they are {len(names)} "
+        "classes, called by their numbers"
+    )
     return replace(corpus.map(mapped), classes=names, notes=(*corpus.notes, note))

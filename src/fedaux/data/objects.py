@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +49,9 @@ class DataError(FedauxError, ValueError):
 def source_of(path: Path) -> str:
     """The source that reads a file or a folder."""
     if path.is_dir():
-        saved = any((path / name).is_file() for name in SAVED)
-        return (
-            "huggingface"
-            if saved
-            else "npy"
-            if (path / "x.npy").is_file()
-            else "images"
-        )
+        if any((path / name).is_file() for name in SAVED):
+            return "huggingface"
+        return "npy" if (path / "x.npy").is_file() else "images"
     if not path.exists():
         raise DataError(
             f"there is no {path}: give an existing folder or file, the name of a "
@@ -78,10 +74,9 @@ def with_test(corpus: Corpus, tested: Corpus) -> Corpus:
         raise DataError(
             f"test: the class {', '.join(extra[:5])} is in no training record"
         )
-    return replace(
-        corpus,
-        test=(relabel(tested, corpus.classes) if tested.classes else tested).train,
-    )
+    if tested.classes:
+        tested = relabel(tested, corpus.classes)
+    return replace(corpus, test=tested.train)
 
 
 def as_corpus(value: Any, what: str, size: int | None = None) -> Corpus:
@@ -120,11 +115,10 @@ def as_rows(value: Any, what: str = "records") -> NDArray[Any]:
     as `ToTensor` gives them.
     """
     x = as_array(value)
-    if (
-        x.dtype.kind in "OU"
-        and x.ndim == 1
-        and all(isinstance(text, str) for text in x.tolist())
-    ):
+    texts = x.dtype.kind in "OU" and x.ndim == 1
+    if texts:
+        texts = all(isinstance(text, str) for text in x.tolist())
+    if texts:
         x = x.astype(object)
     if len(x.shape) < 1 + (not is_text(x)) or x.dtype.kind not in "OUbiuf":
         raise DataError(
@@ -134,40 +128,48 @@ def as_rows(value: Any, what: str = "records") -> NDArray[Any]:
     if len(x) == 0:
         raise DataError(f"{what} has no rows")
     if x.dtype.kind == "O":
-        if not all(isinstance(text, str) for text in x.tolist()):
+        if not texts:
             raise DataError(
                 f"{what} must be numbers, or texts alone, not an array of objects"
             )
         return x
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        row = int(np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))[0])
-        raise DataError(
-            f"{what} has NaN or infinity in row {row}: fill it in, or take the row out"
-        )
+    if x.dtype.kind == "f":
+        _refuse_infinite(x, what)
     if x.ndim == 3 and x.dtype == np.uint8:
         return x[..., None]  # grey images without a channel axis
-    if (
-        x.ndim == 4
-        and x.dtype != np.uint8
-        and (x.shape[1] in CHANNEL_COUNTS or x.shape[3] in CHANNEL_COUNTS)
-        and x.min() >= 0
-    ):
-        if x.dtype.kind == "f" and x.max() <= 1:
-            x = np.rint(255 * x).astype(np.uint8)
-        elif x.dtype.kind in "iu" and x.max() <= 255:
-            x = x.astype(np.uint8)
+    x = _as_pixels(x)
     if channels_first(x):
         x = x.transpose(0, 2, 3, 1)
     return x if is_image(x) else x.astype(np.float32)
 
 
+def _refuse_infinite(x: NDArray[Any], what: str) -> None:
+    finite = np.isfinite(x).reshape(len(x), -1).all(axis=1)
+    if not finite.all():
+        raise DataError(
+            f"{what} has NaN or infinity in row {int(finite.argmin())}: fill it in, or "
+            "take the row out"
+        )
+
+
+def _as_pixels(x: NDArray[Any]) -> NDArray[Any]:
+    """Images as uint8, where numbers can be their pixels; others as they are."""
+    if x.ndim != 4 or x.dtype == np.uint8:
+        return x
+    channels = x.shape[1] in CHANNEL_COUNTS or x.shape[3] in CHANNEL_COUNTS
+    if not channels or x.min() < 0:
+        return x
+    if x.dtype.kind == "f" and x.max() <= 1:
+        x = np.rint(255 * x).astype(np.uint8)
+    elif x.dtype.kind in "iu" and x.max() <= 255:
+        x = x.astype(np.uint8)
+    return x
+
+
 def _kind(value: Any) -> str:
+    name = type(value).__name__
     shape = getattr(value, "shape", None)
-    return (
-        f"{type(value).__name__} of shape {tuple(shape)}"
-        if shape is not None
-        else type(value).__name__
-    )
+    return name if shape is None else f"{name} of shape {tuple(shape)}"
 
 
 def _labels(
@@ -178,7 +180,7 @@ def _labels(
     """
     y = as_array(value)
     if y.ndim != 1:
-        advice = "; take y.argmax(axis=1) of one-hot labels" if y.ndim == 2 else ""
+        advice = "; take y.argmax(axis=1) of one-hot labels" * (y.ndim == 2)
         raise DataError(
             f"{what}: y must be one label for each record, not an array of shape "
             f"{y.shape}{advice}"
@@ -199,9 +201,9 @@ def _labels(
     if all(isinstance(label, str) for label in values):
         classes, labels = np.unique(y.astype(str), return_inverse=True)
         return labels.astype(np.int64), tuple(map(str, classes))
-    whole = y.dtype.kind in "iub" or (
-        y.dtype.kind == "f" and bool((y == np.rint(y)).all())
-    )
+    whole = y.dtype.kind in "iub"
+    if y.dtype.kind == "f":
+        whole = bool((y == np.rint(y)).all())
     if not whole or min(values) < 0:
         raise DataError(
             f"{what}: y must be whole numbers from 0 on, or names of classes, not "
@@ -212,31 +214,31 @@ def _labels(
 
 def joined(corpora: Sequence[Corpus], what: str) -> Corpus:
     """The data of several clients as one corpus that knows whose each record is."""
-    first = corpora[0]
-    for number, one in enumerate(corpora):
-        if one.train.shape != first.train.shape or is_text(one.train.x) != is_text(
-            first.train.x
-        ):
+    first = corpora[0].train
+    for number, corpus in enumerate(corpora):
+        rows = corpus.train
+        if rows.shape != first.shape or is_text(rows.x) != is_text(first.x):
             raise DataError(
-                f"{what}: client {number} has rows of {one.train.shape}, client 0 of "
-                f"{first.train.shape}"
+                f"{what}: client {number} has rows of {rows.shape}, client 0 of "
+                f"{first.shape}"
             )
-    classes = tuple(dict.fromkeys(name for one in corpora for name in one.classes))
-    if classes and not all(one.classes for one in corpora):
+    names = [corpus.classes for corpus in corpora]
+    classes = tuple(dict.fromkeys(chain.from_iterable(names)))
+    if classes and not all(names):
         raise DataError(
             f"{what}: some clients have names of classes and others numbers; give all "
             "of them names"
         )
 
-    alike = [relabel(one, classes).train if classes else one.train for one in corpora]
-    x = np.concatenate([records.gather() for records in alike])
-    y = (
-        None
-        if first.train.y is None
-        else np.concatenate([records.labels for records in alike])
-    )
-    site = np.repeat(np.arange(len(corpora)), [len(one.train) for one in corpora])
-    return Corpus(Records(x, y), classes=classes, site=site)
+    if classes:
+        corpora = [relabel(corpus, classes) for corpus in corpora]
+    parts = [corpus.train for corpus in corpora]
+    records = Records(np.concatenate([part.gather() for part in parts]))
+    if first.y is not None:
+        y = np.concatenate([part.labels for part in parts])
+        records = replace(records, y=y)
+    site = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return Corpus(records, classes=classes, site=site)
 
 
 def name_corpus(corpus: Corpus, label: str) -> str:
@@ -245,15 +247,15 @@ def name_corpus(corpus: Corpus, label: str) -> str:
     """
     content: list[bytes | str] = [repr(corpus.classes)]
     for records in (corpus.train, corpus.test):
-        for part in (
-            () if records is None else (records.gather(), records.y, records.person)
-        ):
-            array = np.zeros(0) if part is None else np.asarray(part)
-            text = is_text(array)
-            content += [
-                f"{array.dtype} {array.shape}",
-                "\0".join(array) if text else np.ascontiguousarray(array).tobytes(),
-            ]
+        if records is None:
+            continue
+        for values in (records.gather(), records.y, records.person):
+            array = np.zeros(0) if values is None else np.asarray(values)
+            content.append(f"{array.dtype} {array.shape}")
+            if is_text(array):
+                content.append("\0".join(array))
+            else:
+                content.append(np.ascontiguousarray(array).tobytes())
     if corpus.site is not None:
         content.append(corpus.site.tobytes())
     return here.add(label, lambda: corpus, *content)

@@ -52,9 +52,8 @@ def iid(
 ) -> list[Indices]:
     """Equal parts of a random permutation."""
     _check(labels, clients)
-    return [
-        np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)
-    ]
+    order = rng.permutation(len(labels))
+    return [np.sort(share) for share in np.array_split(order, clients)]
 
 
 def shards(
@@ -73,9 +72,8 @@ def shards(
     order = order[np.argsort(labels[order], kind="stable")]
     pieces = np.array_split(order, clients * per_client)
     assigned = rng.permutation(len(pieces)).reshape(clients, per_client)
-    return [
-        np.sort(np.concatenate([pieces[index] for index in row])) for row in assigned
-    ]
+    shares = [[pieces[index] for index in row] for row in assigned]
+    return [np.sort(np.concatenate(share)) for share in shares]
 
 
 def dirichlet(
@@ -94,23 +92,21 @@ def dirichlet(
             f"{alpha}; try 0.1"
         )
     _, label_index, totals = np.unique(labels, return_inverse=True, return_counts=True)
-    sizes = np.array([len(part) for part in np.array_split(labels, clients)])
+    sizes = np.array([len(share) for share in np.array_split(labels, clients)])
     shape = (clients, len(totals))
     # Gamma(α) = Gamma(α+1)·U^(1/α), in logarithms: at α = 0.01 most draws would
     # underflow to zero.
-    log_draw = (
-        np.log(rng.standard_gamma(alpha + 1, shape))
-        - rng.standard_exponential(shape) / alpha
-    )
-    counts = round_to_margins(sinkhorn(log_draw, sizes, totals), sizes, totals)
-    parts: list[list[Indices]] = [[] for _ in range(clients)]
+    log_gamma = np.log(rng.standard_gamma(alpha + 1, shape))
+    log_draw = log_gamma - rng.standard_exponential(shape) / alpha
+    table = sinkhorn(log_draw, sizes, totals)
+    counts = round_to_margins(table, sizes, totals)
+    pieces: list[list[Indices]] = [[] for _ in range(clients)]
     for label, column in enumerate(counts.T):
         members = rng.permutation(np.flatnonzero(label_index == label))
-        for part, piece in zip(
-            parts, np.split(members, np.cumsum(column)[:-1]), strict=True
-        ):
-            part.append(piece)
-    return [np.sort(np.concatenate(part)) for part in parts]
+        split = np.split(members, np.cumsum(column)[:-1])
+        for client, piece in zip(pieces, split, strict=True):
+            client.append(piece)
+    return [np.sort(np.concatenate(share)) for share in pieces]
 
 
 def sinkhorn(
@@ -216,16 +212,16 @@ class _Moves:
                 "no path leads to a column with deficit: the table was not finite"
             )
         # by a row that changes, before or after
-        held = np.zeros(len(surplus), dtype=np.bool_)
+        changed = np.zeros(len(surplus), dtype=np.bool_)
         while before[end] >= 0:
             start = before[end]
             row = self._row[start, end]
-            held |= self._up[row]
+            changed |= self._up[row]
             self._up[row, start] = False
             self._up[row, end] = True
             touched.append(row)
             end = start
-        self._price(np.flatnonzero(held | self._up[touched].any(0)))
+        self._price(np.flatnonzero(changed | self._up[touched].any(0)))
 
     def _price(self, columns: NDArray[np.int64]) -> None:
         """Anew for records of these columns."""
@@ -243,9 +239,8 @@ def class_counts(
     labels: NDArray[np.int64], parts: Sequence[Indices], classes: int
 ) -> NDArray[np.int64]:
     """Number of records of each class at each client, (n, c)."""
-    return np.array(
-        [np.bincount(labels[part], minlength=classes) for part in parts], dtype=np.int64
-    )
+    counts = [np.bincount(labels[share], minlength=classes) for share in parts]
+    return np.array(counts, dtype=np.int64)
 
 
 def _check(labels: NDArray[np.int64], pieces: int, noun: str = "clients") -> None:

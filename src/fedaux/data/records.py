@@ -47,7 +47,9 @@ class Records:
     def shape(self) -> tuple[int, ...]:
         """Shape of one row as a model input: images are channels first."""
         shape = tuple(self.x.shape[1:])
-        return (shape[2], shape[0], shape[1]) if is_image(self.x) else shape
+        if is_image(self.x):
+            return shape[2], shape[0], shape[1]
+        return shape
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -70,9 +72,8 @@ class Records:
 
     def take(self, positions: Indices) -> Records:
         """Return a view of the records at `positions`."""
-        return replace(
-            self, rows=positions if self.rows is None else self.rows[positions]
-        )
+        rows = positions if self.rows is None else self.rows[positions]
+        return replace(self, rows=rows)
 
     def unlabelled(self) -> Records:
         """Return a view without labels."""
@@ -83,8 +84,9 @@ class Records:
         if self.rows is not None:
             return np.asarray(self.x[self.rows[positions]])
         picked = self.x[positions]
-        # a slice is a view
-        return np.array(picked) if isinstance(positions, slice) else np.asarray(picked)
+        if isinstance(positions, slice):  # which is a view
+            return np.array(picked)
+        return np.asarray(picked)
 
     def tensor(self, positions: Indices | slice = slice(None)) -> Tensor:
         """Return the rows as a float32 model input (see `to_tensor`)."""
@@ -108,7 +110,9 @@ class Records:
         if self.rows is None and self.x.flags.writeable and (view or is_image(self.x)):
             return to_tensor(self.x[positions])
         rows = self.gather(positions)
-        return rows if is_text(rows) else to_tensor(rows)
+        if is_text(rows):
+            return rows
+        return to_tensor(rows)
 
     def blocks(self, size: int) -> Iterator[slice]:
         """Yield consecutive slices of at most `size` rows that cover all records."""
@@ -118,7 +122,9 @@ class Records:
 
 def as_array(values: Any) -> NDArray[Any]:
     """Return arrays, lists and tables as NumPy has them, and tensors of any device."""
-    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+    return np.asarray(values)
 
 
 def is_image(x: NDArray[Any]) -> bool:
@@ -129,11 +135,9 @@ def channels_first(x: NDArray[Any]) -> bool:
     """Whether these are images whose channels can only be the first axis of a
     record.
     """
-    return (
-        is_image(x)
-        and x.shape[1] in CHANNEL_COUNTS
-        and x.shape[3] not in CHANNEL_COUNTS
-    )
+    if not is_image(x):
+        return False
+    return x.shape[1] in CHANNEL_COUNTS and x.shape[3] not in CHANNEL_COUNTS
 
 
 def is_text(x: NDArray[Any]) -> bool:
@@ -148,13 +152,8 @@ def to_tensor(x: NDArray[Any]) -> Tensor:
     account for.
     """
     if is_image(x):
-        return (
-            torch.from_numpy(np.ascontiguousarray(x))
-            .permute(0, 3, 1, 2)
-            .float()
-            .sub_(127.5)
-            .div_(63.75)
-        )
+        images = torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2)
+        return images.float().sub_(127.5).div_(63.75)
     with np.errstate(over="ignore"):  # a number beyond float32 is infinite
         return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
 
@@ -181,11 +180,10 @@ class Corpus:
         """Return a copy in which `change` has been applied to training and test
         records.
         """
-        return replace(
-            self,
-            train=change(self.train),
-            test=None if self.test is None else change(self.test),
-        )
+        changed = replace(self, train=change(self.train))
+        if self.test is None:
+            return changed
+        return replace(changed, test=change(self.test))
 
 
 class RecordsError(FedauxError, ValueError):
@@ -202,12 +200,10 @@ class RecordSpec:
     shape: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        positive = all(type(size) is int and size > 0 for size in self.shape)
-        if (
-            self.kind not in RECORD_KINDS
-            or not positive
-            or (self.kind == "image" and len(self.shape) != 3)
-        ):
+        valid = all(type(size) is int and size > 0 for size in self.shape)
+        if self.kind == "image":
+            valid = valid and len(self.shape) == 3
+        if self.kind not in RECORD_KINDS or not valid:
             raise ValueError(
                 f"there are no records of kind {self.kind!r} and shape {self.shape}"
             )
@@ -216,9 +212,8 @@ class RecordSpec:
     def of(cls, records: Records) -> Self:
         if is_text(records.x):
             return cls("text")
-        return cls(
-            "image" if is_image(records.x) else "numbers", tuple(records.x.shape[1:])
-        )
+        kind = "image" if is_image(records.x) else "numbers"
+        return cls(kind, tuple(records.x.shape[1:]))
 
     @classmethod
     def from_card(cls, card: dict[str, Any]) -> Self:
@@ -227,14 +222,17 @@ class RecordSpec:
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one network input: images are channels first."""
-        return (self.shape[2], *self.shape[:2]) if self.kind == "image" else self.shape
+        if self.kind == "image":
+            return self.shape[2], *self.shape[:2]
+        return self.shape
 
     @property
     def description(self) -> str:
         if self.kind == "text":
             return "a list of texts"
         name = "uint8 images" if self.kind == "image" else "numbers"
-        return f"{name} of shape ({', '.join(map(str, ('N', *self.shape)))})"
+        shape = ", ".join(map(str, ("N", *self.shape)))
+        return f"{name} of shape ({shape})"
 
     def to_card(self) -> dict[str, Any]:
         """Return the entry of a model card: everything needed to feed the network from
@@ -242,12 +240,12 @@ class RecordSpec:
         """
         if self.kind == "text":
             return {"kind": "text", "shape": []}
-        facts: dict[str, Any] = {"kind": self.kind, "shape": list(self.shape)}
+        entry: dict[str, Any] = {"kind": self.kind, "shape": list(self.shape)}
         if self.kind == "numbers":
-            return {**facts, "dtype": "float32"}
+            return {**entry, "dtype": "float32"}
         layout = ["height", "width", "channels"]
         return {
-            **facts,
+            **entry,
             "dtype": "uint8",
             "layout": layout,
             "network_sees": list(self.input_shape),
@@ -268,11 +266,7 @@ class RecordSpec:
                 "one shape"
             ) from error
         if x.ndim == 0 or x.shape[1:] != self.shape:
-            hint = (
-                "; a single record x goes in as x[None]"
-                if x.shape == self.shape
-                else ""
-            )
+            hint = "; a single record x goes in as x[None]" * (x.shape == self.shape)
             raise RecordsError(
                 f"this model takes {self.description}, not of shape {x.shape}{hint}"
             )
@@ -305,12 +299,10 @@ def _texts(records: Any) -> NDArray[Any]:
             "this model takes a list of texts; a single text goes in as [text]"
         )
     texts = list(records)
-    bad = next(
-        (index for index, text in enumerate(texts) if not isinstance(text, str)), None
-    )
-    if bad is not None:
-        raise RecordsError(
-            f"this model takes a list of texts; record {bad} is a "
-            f"{type(texts[bad]).__name__}"
-        )
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise RecordsError(
+                f"this model takes a list of texts; record {index} is a "
+                f"{type(text).__name__}"
+            )
     return np.array(texts, dtype=object)

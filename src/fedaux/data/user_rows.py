@@ -60,7 +60,6 @@ def _labels(values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _label(value: Any) -> int:
-    valid = (
-        isinstance(value, (int, float)) and 0 <= value < 2**53 and value == int(value)
-    )
-    return int(value) if valid else UNDECLARED
+    if isinstance(value, (int, float)) and 0 <= value < 2**53 and value == int(value):
+        return int(value)
+    return UNDECLARED
