@@ -64,8 +64,8 @@ def place(module: M, compute: Compute) -> M:
     """
     module.to(compute.device)
     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    for part in module.modules():
-        part._compute = compute  # type: ignore[assignment]
+    for layer in module.modules():
+        layer._compute = compute  # type: ignore[assignment]
     return module
 
 
@@ -92,22 +92,22 @@ def forward(module: nn.Module, batch: Any) -> Tensor:
 
 def find_device(name: str) -> torch.device:
     """`auto` is a GPU if there is one. An error if this machine has no such device."""
-    found = {
+    is_present = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
+    present = [kind for kind in is_present if is_present[kind]]
     if name == "auto":
-        return torch.device(next(kind for kind, there in found.items() if there))
+        return torch.device(present[0])
     device = torch.device(name)
-    number = device.index or 0
-    if not found.get(device.type) or (
-        device.type == "cuda" and number >= torch.cuda.device_count()
-    ):
-        there = [kind for kind, there in found.items() if there]
+    missing = device.type not in present
+    if device.type == "cuda" and not missing:
+        missing = (device.index or 0) >= torch.cuda.device_count()
+    if missing:
         raise DeviceError(
-            f"this machine has no device {name!r}, only {', '.join(there)}: set device "
-            "= 'auto'"
+            f"this machine has no device {name!r}, only {', '.join(present)}: set "
+            "device = 'auto'"
         )
     return device
 
@@ -133,13 +133,15 @@ def faster_precision(
     timed once per network.
     """
     path = cache_folder() / "precision.json"
-    known: dict[str, str] = json.loads(path.read_bytes()) if path.is_file() else {}
+    faster: dict[str, str] = {}
+    if path.is_file():
+        faster = json.loads(path.read_bytes())
     key = f"{_processor(where)}, torch {torch.__version__}, {torch.get_num_threads()} threads: {shape}, {network}"
-    if key not in known:
+    if key not in faster:
         seconds = _trial(network, shape, where)
-        known[key] = min(seconds, key=seconds.__getitem__)
-        write_atomically(path, json.dumps(known, indent=1).encode())
-    return known[key]
+        faster[key] = min(seconds, key=seconds.__getitem__)
+        write_atomically(path, json.dumps(faster, indent=1).encode())
+    return faster[key]
 
 
 def _trial(

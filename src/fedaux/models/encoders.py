@@ -65,11 +65,10 @@ class TextExtractor(nn.Module):
         """Texts are batched by length, to pad little."""
         ids, mask = self.tokenize(texts)
         order = mask.sum(dim=1).argsort(stable=True)
-        pooled = [
-            self.pool(ids[rows, :longest], mask[rows, :longest])
-            for rows in torch.split(order, TEXTS_PER_BATCH)
-            for longest in [int(mask[rows[-1]].sum())]
-        ]
+        pooled = []
+        for rows in torch.split(order, TEXTS_PER_BATCH):
+            longest = int(mask[rows[-1]].sum())
+            pooled.append(self.pool(ids[rows, :longest], mask[rows, :longest]))
         return torch.cat(pooled)[order.argsort()]
 
     def tokenize(self, texts: Iterable[str]) -> tuple[Tensor, Tensor]:
@@ -113,14 +112,10 @@ class TextExtractor(nn.Module):
         published = model.from_pretrained(
             self.published_weights, **_LOCAL, use_safetensors=True
         )
+        weights = published.state_dict()
         names = self.encoder.state_dict()
-        self.encoder.load_state_dict(
-            {
-                name: tensor
-                for name, tensor in published.state_dict().items()
-                if name in names
-            }
-        )
+        common = {name: weights[name] for name in weights if name in names}
+        self.encoder.load_state_dict(common)
 
 
 @register("bert")
@@ -255,20 +250,21 @@ class VisionExtractor(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         features = self.backbone(self.prepare(images))
         states = getattr(features, "last_hidden_state", features)
-        if states.ndim == 3:  # tokens
-            states = states[:, 0] if self.class_token else states.mean(dim=1)
-        out: Tensor = states.mean(dim=(2, 3)) if states.ndim == 4 else states
+        out: Tensor = states
+        if states.ndim == 4:
+            out = states.mean(dim=(2, 3))
+        elif states.ndim == 3:  # tokens
+            out = states[:, 0] if self.class_token else states.mean(dim=1)
         return out
 
     def to_card(self, pretrained: bool = True) -> dict[str, Any]:
         """How the network prepares an image, and where the weights came from that it
         started with, if any did.
         """
-        facts = self.publication or {"source": self.published_weights}
-        return {
-            "input": {**asdict(self.config), "resize": RESIZE},
-            **(facts if pretrained else {}),
-        }
+        card: dict[str, Any] = {"input": {**asdict(self.config), "resize": RESIZE}}
+        if pretrained:
+            card |= self.publication or {"source": self.published_weights}
+        return card
 
     def prepare(self, images: Tensor) -> Tensor:
         """Prepare images as in the model's training: resized, RGB, normalised;
@@ -277,35 +273,29 @@ class VisionExtractor(nn.Module):
         pixels = (images * 63.75 + 127.5) / 255
         if pixels.shape[1] == 1:
             pixels = pixels.expand(-1, 3, -1, -1)
-        if tuple(pixels.shape[2:]) != (self.config.size, self.config.size):
-            size = (self.config.size, self.config.size)
+        size = (self.config.size, self.config.size)
+        if tuple(pixels.shape[2:]) != size:
             pixels = F.interpolate(
                 pixels, size, mode=RESIZE, antialias=True, align_corners=False
             )
-        mean, std = (
-            pixels.new_tensor(values).view(1, -1, 1, 1)
-            for values in (self.config.mean, self.config.std)
-        )
+        mean = pixels.new_tensor(self.config.mean).view(1, -1, 1, 1)
+        std = pixels.new_tensor(self.config.std).view(1, -1, 1, 1)
         return (pixels - mean) / std
 
     def restore(self) -> None:
         """Load the published weights, without those of a classifier."""
         names = self.backbone.state_dict()
         published = self._published()
-        missing = [
-            name
-            for name in names
-            if name not in published and not name.endswith("num_batches_tracked")
-        ]
+        common = {name: published[name] for name in names if name in published}
+        absent = [name for name in names if name not in published]
+        missing = [name for name in absent if not name.endswith("num_batches_tracked")]
         if missing:
+            shown = ", ".join(missing[:3]) + ", …" * (len(missing) > 3)
             raise ValueError(
-                f"{self.published_weights}: the weights lack "
-                f"{', '.join(missing[:3])}{', …' if missing[3:] else ''}; are they of "
-                "the same model?"
+                f"{self.published_weights}: the weights lack {shown}; are they of the "
+                "same model?"
             )
-        self.backbone.load_state_dict(
-            {**names, **{name: published[name] for name in names if name in published}}
-        )
+        self.backbone.load_state_dict({**names, **common})
 
 
 @register_library("timm")
@@ -318,10 +308,10 @@ def timm_model(
     only_images(f"timm:{name}", shape)
     timm = _library("timm")
     backbone = timm.create_model(name, pretrained=False, num_classes=0)
-    own = backbone.pretrained_cfg
-    config = InputConfig(
-        size or int(own["input_size"][-1]), tuple(own["mean"]), tuple(own["std"])
-    )
+    preset = backbone.pretrained_cfg
+    mean = tuple(preset["mean"])
+    std = tuple(preset["std"])
+    config = InputConfig(size or int(preset["input_size"][-1]), mean, std)
 
     @_in_reach(f"timm:{name}")
     def published() -> Any:
@@ -375,24 +365,20 @@ def torchvision_model(
     only_images(f"torchvision:{name}", shape)
     models = _library("torchvision").models
     model, _, kind = name.partition(".")
-    known = models.get_model_weights(model)
-    chosen = known[kind] if kind else known.DEFAULT
+    published_kinds = models.get_model_weights(model)
+    chosen = published_kinds[kind] if kind else published_kinds.DEFAULT
     preset = chosen.transforms()
 
     @_in_reach(f"torchvision:{name}")
     def published() -> Any:
-        return (
-            load_weights(weights)
-            if weights
-            else chosen.get_state_dict(progress=False, check_hash=True)
-        )
+        if weights:
+            return load_weights(weights)
+        return chosen.get_state_dict(progress=False, check_hash=True)
 
-    config = InputConfig(
-        size or int(preset.crop_size[0]), tuple(preset.mean), tuple(preset.std)
-    )
-    backbone = without_last_layer(
-        models.get_model(model, weights=None), (3, config.size, config.size)
-    )
+    size = size or int(preset.crop_size[0])
+    config = InputConfig(size, tuple(preset.mean), tuple(preset.std))
+    classifier = models.get_model(model, weights=None)
+    backbone = without_last_layer(classifier, (3, size, size))
     return VisionExtractor(
         weights or f"torchvision:{name}", backbone, config, published
     )
@@ -403,10 +389,8 @@ def _in_reach(name: str) -> Iterator[None]:
     """A hub that cannot be reached, or does not have the model, in one sentence."""
     try:
         yield
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # transformers has a ValueError for a folder without a config
+    # transformers has a ValueError for a folder without a config
+    except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise FileNotFoundError(
             f"{name} cannot be read ({reason}): check the name, and whether this "
@@ -438,27 +422,25 @@ def _processor(
     """Read preprocessor_config.json, if the model has one; this needs no
     torchvision.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     local = Path(name) / "preprocessor_config.json"
     if local.is_file():
-        found = json.loads(local.read_text("utf-8"))
+        settings = json.loads(local.read_text("utf-8"))
     elif not Path(name).is_dir():
         file = transformers.utils.cached_file(
             name,
             "preprocessor_config.json",
             _raise_exceptions_for_missing_entries=False,
         )
-        found = json.loads(Path(file).read_text("utf-8")) if file else {}
-    sizes = found.get("crop_size") or found.get("size") or {}
-    own = (
-        sizes
-        if isinstance(sizes, int)
-        else sizes.get("height") or sizes.get("shortest_edge")
-    )
+        if file:
+            settings = json.loads(Path(file).read_text("utf-8"))
+    side = settings.get("crop_size") or settings.get("size") or {}
+    if not isinstance(side, int):
+        side = side.get("height") or side.get("shortest_edge")
     fixed = getattr(backbone.config, "image_size", None)
-    mean = found.get("image_mean", IMAGENET[0])
-    std = found.get("image_std", IMAGENET[1])
-    return InputConfig(size or int(own or fixed or 224), tuple(mean), tuple(std))
+    mean = settings.get("image_mean", IMAGENET[0])
+    std = settings.get("image_std", IMAGENET[1])
+    return InputConfig(size or int(side or fixed or 224), tuple(mean), tuple(std))
 
 
 def _library(name: str, extra: str = "") -> Any:
@@ -473,9 +455,8 @@ def _library(name: str, extra: str = "") -> Any:
         raise MissingPackageError(
             f"{needs} needs {name}: pip install 'fedaux[{extra}]'"
         ) from error
-    except (
-        RuntimeError
-    ) as error:  # its operators are compiled for another build of torch
+    except RuntimeError as error:
+        # its operators are compiled for another build of torch
         raise MissingPackageError(
             f"torchvision was built for another torch ({error}): pip install "
             f"torchvision --index-url {CPU_WHEELS}, or the index of your torch"

@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from fedaux.core.arrays import Arrays
 
+SINGLE = np.dtype(np.float32)
 DTYPES: dict[str, np.dtype[Any]] = {
-    "parameters": np.dtype(np.float32),
-    "buffers": np.dtype(np.float32),
+    "parameters": SINGLE,
+    "buffers": SINGLE,
     "counters": np.dtype(np.int64),
 }
 
@@ -33,9 +34,8 @@ def flatten_state(module: nn.Module) -> Arrays:
     weights: Arrays = {}
     for kind, tensors in _tensors(module).items():
         dtype = torch.int64 if kind == "counters" else torch.float32
-        weights[kind] = torch.cat(
-            [tensor.detach().reshape(-1).to("cpu", dtype) for tensor in tensors]
-        ).numpy()
+        rows = [tensor.detach().reshape(-1).to("cpu", dtype) for tensor in tensors]
+        weights[kind] = torch.cat(rows).numpy()
     return weights
 
 
@@ -49,19 +49,20 @@ def load_state(module: nn.Module, weights: Arrays) -> None:
     for kind, tensors in state.items():
         # a copy: from_numpy warns about read-only arrays
         whole = torch.tensor(weights[kind])
-        parts = torch.split(whole, [tensor.numel() for tensor in tensors])
-        for tensor, part in zip(tensors, parts, strict=True):
-            tensor.copy_(part.view(tensor.shape))
+        sizes = [tensor.numel() for tensor in tensors]
+        for tensor, row in zip(tensors, torch.split(whole, sizes), strict=True):
+            tensor.copy_(row.view(tensor.shape))
 
 
 def to_half(weights: Arrays) -> Arrays:
     """Floating arrays in half precision, to halve the bytes on the wire; `load_state`
     accepts them.
     """
-    return {
-        kind: array.astype(np.float16) if array.dtype == np.float32 else array
-        for kind, array in weights.items()
-    }
+    half = dict(weights)
+    for kind, array in weights.items():
+        if array.dtype == np.float32:
+            half[kind] = array.astype(np.float16)
+    return half
 
 
 def state_sizes(module: nn.Module) -> dict[str, int]:
@@ -70,10 +71,7 @@ def state_sizes(module: nn.Module) -> dict[str, int]:
 
 
 def _sizes(state: dict[str, list[Tensor]]) -> dict[str, int]:
-    return {
-        kind: sum(tensor.numel() for tensor in tensors)
-        for kind, tensors in state.items()
-    }
+    return {kind: sum(map(Tensor.numel, tensors)) for kind, tensors in state.items()}
 
 
 def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:
@@ -89,8 +87,10 @@ def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:
                 f"{name} is {tensor.dtype}, which float32 cannot carry exactly; call "
                 ".float() on the module"
             )
-        floating = "parameters" if isinstance(tensor, nn.Parameter) else "buffers"
-        kinds[floating if tensor.is_floating_point() else "counters"].append(tensor)
+        kind = "counters"
+        if tensor.is_floating_point():
+            kind = "parameters" if isinstance(tensor, nn.Parameter) else "buffers"
+        kinds[kind].append(tensor)
     return {kind: tensors for kind, tensors in kinds.items() if tensors}
 
 
@@ -108,7 +108,7 @@ def _check(expected: dict[str, int], weights: Arrays) -> None:
                 f"{kind} have shape {array.shape}, this network expects ({size},); "
                 f"{advice}"
             )
-        half = array.dtype == np.float16 and DTYPES[kind] == np.float32  # of `to_half`
+        half = array.dtype == np.float16 and DTYPES[kind] == SINGLE  # of `to_half`
         if array.dtype != DTYPES[kind] and not half:
             raise ValueError(
                 f"{kind} are {array.dtype}, expected {DTYPES[kind]}; convert them with "

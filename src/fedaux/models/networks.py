@@ -39,24 +39,21 @@ def group_count(channels: int) -> int:
     """The number of groups for GroupNorm: at most 32, of at least 16 channels if
     possible (Wu & He 2018, table 3).
     """
-    return next(
-        groups
-        for groups in range(max(1, min(32, channels // 16)), 0, -1)
-        if channels % groups == 0
-    )
+    groups = max(1, min(32, channels // 16))
+    while channels % groups:
+        groups -= 1
+    return groups
 
 
 def make_norm(kind: str, channels: int, *, image: bool = True) -> nn.Module:
     """`batch` (Ioffe & Szegedy 2015), `group` (Wu & He 2018) or `none`."""
     if kind not in NORMS:
         raise unknown_name("norm", kind, NORMS)
-    if kind == "batch":
-        return nn.BatchNorm2d(channels) if image else nn.BatchNorm1d(channels)
-    return (
-        nn.GroupNorm(group_count(channels), channels)
-        if kind == "group"
-        else nn.Identity()
-    )
+    if kind == "none":
+        return nn.Identity()
+    if kind == "group":
+        return nn.GroupNorm(group_count(channels), channels)
+    return nn.BatchNorm2d(channels) if image else nn.BatchNorm1d(channels)
 
 
 def conv(
@@ -71,11 +68,16 @@ def conv(
     """Convolution with same padding, norm, and activation if given; He et al. (2015)
     initialisation.
     """
+    padding = kernel // 2
+    bias = norm == "none"
     layer = nn.Conv2d(
-        inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=norm == "none"
+        inputs, outputs, kernel, stride, padding, groups=groups, bias=bias
     )
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    return nn.Sequential(layer, make_norm(norm, outputs), *([act()] if act else []))
+    layers = nn.Sequential(layer, make_norm(norm, outputs))
+    if act is not None:
+        layers.append(act())
+    return layers
 
 
 def dense(inputs: int, outputs: int, norm: str) -> nn.Sequential:
@@ -100,6 +102,16 @@ def image_channels(
             "'encoder', or a prototype of your own as module:function"
         )
     return shape[0]
+
+
+def pooled(*layers: nn.Module, width: int) -> Extractor:
+    """Layers for images, and the mean of each of their `width` channels."""
+    return Extractor(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=width)
+
+
+def strides(first: int, count: int) -> list[int]:
+    """Those of `count` blocks, of which the first shrinks the image."""
+    return [first] + [1] * (count - 1)
 
 
 def require_positive(**options: float) -> None:
@@ -139,21 +151,13 @@ def cnn(
     positions.
     """
     require_positive(width=width, features=features)
-    return Extractor(
-        conv(
-            image_channels("cnn", shape, norm, NORMS),
-            width,
-            norm,
-            kernel=3,
-            act=nn.ReLU,
-        ),
-        nn.MaxPool2d(2, ceil_mode=True),
-        conv(width, 2 * width, norm, kernel=3, act=nn.ReLU),
-        nn.AdaptiveAvgPool2d(4),
-        nn.Flatten(),
-        dense(16 * 2 * width, features, norm),
-        width=features,
-    )
+    channels = image_channels("cnn", shape, norm, NORMS)
+    first = conv(channels, width, norm, kernel=3, act=nn.ReLU)
+    second = conv(width, 2 * width, norm, kernel=3, act=nn.ReLU)
+    last = dense(16 * 2 * width, features, norm)
+    shrunk = nn.MaxPool2d(2, ceil_mode=True)
+    grid = nn.AdaptiveAvgPool2d(4)
+    return Extractor(first, shrunk, second, grid, nn.Flatten(), last, width=features)
 
 
 class BasicBlock(nn.Module):
@@ -167,10 +171,9 @@ class BasicBlock(nn.Module):
             conv(inputs, outputs, norm, kernel=3, stride=stride, act=nn.ReLU),
             conv(outputs, outputs, norm, kernel=3),
         )
-        same = inputs == outputs and stride == 1
-        self.shortcut = (
-            nn.Identity() if same else conv(inputs, outputs, norm, stride=stride)
-        )
+        self.shortcut: nn.Module = nn.Identity()
+        if inputs != outputs or stride != 1:
+            self.shortcut = conv(inputs, outputs, norm, stride=stride)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(self.residual(x) + self.shortcut(x))
@@ -187,19 +190,15 @@ def resnet8(shape: tuple[int, ...], width: int = 64, norm: str = "batch") -> Ext
     beside every number.
     """
     require_positive(width=width)
-    stages = [width, width, 2 * width, 4 * width, 8 * width]
-    blocks = [
-        BasicBlock(inputs, outputs, stride, norm)
-        for inputs, outputs, stride in zip(
-            stages, stages[1:], (1, 2, 2, 2), strict=False
-        )
-    ]
-    stem = conv(
-        image_channels("resnet8", shape, norm), width, norm, kernel=3, act=nn.ReLU
-    )
-    return Extractor(
-        stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=8 * width
-    )
+    inputs = width
+    blocks = []
+    for multiple, stride in ((1, 1), (2, 2), (4, 2), (8, 2)):
+        outputs = multiple * width
+        blocks.append(BasicBlock(inputs, outputs, stride, norm))
+        inputs = outputs
+    channels = image_channels("resnet8", shape, norm)
+    stem = conv(channels, width, norm, kernel=3, act=nn.ReLU)
+    return pooled(stem, *blocks, width=inputs)
 
 
 # table 2 of the paper: (expansion, channels, repeats, stride), with the early strides 2
@@ -221,28 +220,23 @@ class InvertedResidual(nn.Module):
     ) -> None:
         super().__init__()
         hidden = expansion * inputs
+        depthwise = {"kernel": 3, "stride": stride, "groups": hidden}
         self.residual = nn.Sequential(
             conv(inputs, hidden, norm, act=nn.ReLU6),
-            conv(
-                hidden,
-                hidden,
-                norm,
-                kernel=3,
-                stride=stride,
-                groups=hidden,
-                act=nn.ReLU6,
-            ),
+            conv(hidden, hidden, norm, **depthwise, act=nn.ReLU6),
             conv(hidden, outputs, norm),
         )
         self.shortcut: nn.Module | None = None
         if stride == 1:
-            self.shortcut = (
-                nn.Identity() if inputs == outputs else conv(inputs, outputs, norm)
-            )
+            self.shortcut = nn.Identity()
+            if inputs != outputs:
+                self.shortcut = conv(inputs, outputs, norm)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.residual(x)
-        return out if self.shortcut is None else out + self.shortcut(x)
+        if self.shortcut is not None:
+            out = out + self.shortcut(x)
+        return out
 
 
 @register("mobilenetv2")
@@ -263,25 +257,14 @@ def mobilenetv2(
     blocks: list[nn.Module] = []
     for expansion, channels, repeats, stride in MOBILENET_STAGES:
         outputs = max(1, round(channels * width))
-        for index in range(repeats):
-            blocks.append(
-                InvertedResidual(
-                    inputs, outputs, expansion, stride if index == 0 else 1, norm
-                )
-            )
+        for step in strides(stride, repeats):
+            blocks.append(InvertedResidual(inputs, outputs, expansion, step, norm))
             inputs = outputs
-    stem = conv(
-        image_channels("mobilenetv2", shape, norm),
-        MOBILENET_STEM,
-        norm,
-        kernel=3,
-        act=nn.ReLU6,
-    )
+    colours = image_channels("mobilenetv2", shape, norm)
+    stem = conv(colours, MOBILENET_STEM, norm, kernel=3, act=nn.ReLU6)
     features = max(1, round(MOBILENET_LAST * width))
     last = conv(inputs, features, norm, act=nn.ReLU6)
-    return Extractor(
-        stem, *blocks, last, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=features
-    )
+    return pooled(stem, *blocks, last, width=features)
 
 
 SHUFFLENET_GROUPS = 2
@@ -296,21 +279,18 @@ class Unit(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: str) -> None:
         super().__init__()
-        self.pool = nn.AvgPool2d(3, stride=2, padding=1) if stride == 2 else None
-        # the pooled input supplies the other channels
-        branch = outputs - inputs if stride == 2 else outputs
+        self.pool: nn.Module | None = None
+        branch = outputs
+        if stride == 2:
+            self.pool = nn.AvgPool2d(3, stride=2, padding=1)
+            branch -= inputs  # the pooled input supplies the other channels
         middle = branch // 4
         groups = SHUFFLENET_GROUPS
         # section 3.2: the input of the first unit has too few channels to be split into
         # groups
+        first_groups = 1 if inputs == SHUFFLENET_STEM else groups
         self.residual = nn.Sequential(
-            conv(
-                inputs,
-                middle,
-                norm,
-                groups=1 if inputs == SHUFFLENET_STEM else groups,
-                act=nn.ReLU,
-            ),
+            conv(inputs, middle, norm, groups=first_groups, act=nn.ReLU),
             nn.ChannelShuffle(groups),
             conv(middle, middle, norm, kernel=3, stride=stride, groups=middle),
             conv(middle, branch, norm, groups=groups),
@@ -318,9 +298,9 @@ class Unit(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.residual(x)
-        return F.relu(
-            out + x if self.pool is None else torch.cat([out, self.pool(x)], dim=1)
-        )
+        if self.pool is None:
+            return F.relu(out + x)
+        return F.relu(torch.cat([out, self.pool(x)], dim=1))
 
 
 @register("shufflenet")
@@ -344,15 +324,11 @@ def shufflenet(
         )
     inputs = SHUFFLENET_STEM
     units: list[nn.Module] = []
-    for outputs, repeats in zip(
-        (width, 2 * width, 4 * width), SHUFFLENET_REPEATS, strict=True
-    ):
-        for index in range(repeats):
-            units.append(
-                Unit(inputs, outputs, stride=2 if index == 0 else 1, norm=norm)
-            )
+    for multiple, repeats in zip((1, 2, 4), SHUFFLENET_REPEATS, strict=True):
+        outputs = multiple * width
+        for stride in strides(2, repeats):
+            units.append(Unit(inputs, outputs, stride, norm))
             inputs = outputs
-    stem = conv(
-        image_channels("shufflenet", shape, norm), SHUFFLENET_STEM, norm, act=nn.ReLU
-    )
-    return Extractor(stem, *units, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=inputs)
+    channels = image_channels("shufflenet", shape, norm)
+    stem = conv(channels, SHUFFLENET_STEM, norm, act=nn.ReLU)
+    return pooled(stem, *units, width=inputs)

@@ -90,12 +90,8 @@ class Descent:
         scale = torch._foreach_sqrt(square)
         torch._foreach_div_(scale, [math.sqrt(1 - BETAS[1] ** step) for step in steps])
         torch._foreach_add_(scale, EPSILON)
-        torch._foreach_addcdiv_(
-            theta,
-            mean,
-            scale,
-            [-self.settings.lr / (1 - BETAS[0] ** step) for step in steps],
-        )
+        rates = [-self.settings.lr / (1 - BETAS[0] ** step) for step in steps]
+        torch._foreach_addcdiv_(theta, mean, scale, rates)
 
     def _moments(self, kept: dict[Tensor, Tensor], theta: list[Tensor]) -> list[Tensor]:
         for parameter in theta:
@@ -122,30 +118,29 @@ class StackedDescent:
         """
         lr = self.optimizer.lr
         rho = self.optimizer.momentum
-        theta, mean, square = (
-            stack[: len(gradient)] for stack in (self.theta, self.mean, self.square)
-        )
+        count = len(gradient)
+        theta = self.theta[:count]
+        mean = self.mean[:count]
+        square = self.square[:count]
         self.steps += 1
         if self.optimizer.weight_decay:
             gradient.add_(theta, alpha=self.optimizer.weight_decay)
         if self.optimizer.name == "sgd":
-            theta.add_(mean.mul_(rho).add_(gradient) if rho else gradient, alpha=-lr)
+            if rho:
+                gradient = mean.mul_(rho).add_(gradient)
+            theta.add_(gradient, alpha=-lr)
             return
         mean.lerp_(gradient, 1 - BETAS[0])
         square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        scale = (
-            torch.sqrt(square, out=gradient)
-            .div_(math.sqrt(1 - BETAS[1] ** self.steps))
-            .add_(EPSILON)
-        )
+        scale = torch.sqrt(square, out=gradient)
+        scale.div_(math.sqrt(1 - BETAS[1] ** self.steps)).add_(EPSILON)
         theta.addcdiv_(mean, scale, value=-lr / (1 - BETAS[0] ** self.steps))
 
 
 def mean_loss(losses: Losses) -> float:
     """Over the records of all batches."""
-    return sum(loss.item() * size for loss, size in losses) / sum(
-        size for _, size in losses
-    )
+    total = sum(loss.item() * size for loss, size in losses)
+    return total / sum(size for _, size in losses)
 
 
 def flat(parameters: Sequence[nn.Parameter]) -> Tensor:
@@ -158,7 +153,7 @@ def add_to_gradients(parameters: Sequence[nn.Parameter], vector: Tensor) -> None
     parts = vector.split([parameter.numel() for parameter in parameters])  # type: ignore[no-untyped-call]
     for parameter, part in zip(parameters, parts, strict=True):
         if parameter.requires_grad:
-            shaped = part.view_as(parameter)
-            parameter.grad = (
-                shaped if parameter.grad is None else parameter.grad + shaped
-            )
+            gradient = part.view_as(parameter)
+            if parameter.grad is not None:
+                gradient = parameter.grad + gradient
+            parameter.grad = gradient

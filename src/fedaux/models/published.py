@@ -65,12 +65,11 @@ class Publication:
 
     def folder(self) -> Path | None:
         """The folder of the package if it is installed; the package is not imported."""
-        spec = importlib.util.find_spec(self.file.partition("/")[0])
-        return (
-            Path(spec.submodule_search_locations[0])
-            if spec and spec.submodule_search_locations
-            else None
-        )
+        package, _, _ = self.file.partition("/")
+        spec = importlib.util.find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
+            return None
+        return Path(spec.submodule_search_locations[0])
 
     def path(self) -> Path:
         """The file in the installed package."""
@@ -97,10 +96,10 @@ class Publication:
         file = Path(weights).expanduser() if weights else self.path()
         if not file.is_file():
             raise FileNotFoundError(f"{file} is not there; {self.install}")
-        found = hashlib.sha256(file.read_bytes()).hexdigest()
-        if found != self.sha256:
+        sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+        if sha256 != self.sha256:
             raise DifferentWeightsError(
-                f"{file} has the SHA-256 {found[:16]}…, and the published weights of "
+                f"{file} has the SHA-256 {sha256[:16]}…, and the published weights of "
                 f"{self.name} {self.sha256[:16]}…: {self.install}. A network with "
                 "weights of your own is a function of yours, module:function."
             )
@@ -163,33 +162,37 @@ def inverted_residuals(stages: Iterable[Stage], tensorflow: bool) -> nn.Sequenti
     at stride 2, and its ε = 0.001.
     """
 
+    epsilon = 1e-3 if tensorflow else 1e-5
+
     def unit(
         inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1
     ) -> list[nn.Module]:
-        before = (kernel - stride) // 2
-        uneven = tensorflow and stride == 2
-        pad = [nn.ZeroPad2d((before, before + 1, before, before + 1))] if uneven else []
-        padding = 0 if uneven else kernel // 2
+        layers: list[nn.Module] = []
+        padding = kernel // 2
+        if tensorflow and stride == 2:
+            before = (kernel - stride) // 2
+            padding = 0
+            layers.append(nn.ZeroPad2d((before, before + 1, before, before + 1)))
         layer = nn.Conv2d(
             inputs, outputs, kernel, stride, padding, groups=groups, bias=False
         )
         nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-        return [*pad, layer, nn.BatchNorm2d(outputs, eps=1e-3 if tensorflow else 1e-5)]
+        return [*layers, layer, nn.BatchNorm2d(outputs, eps=epsilon)]
 
     blocks: list[nn.Module] = [nn.Sequential(*unit(3, STEM, 3, 2), nn.ReLU6())]
     inputs = STEM
     for expansion, kernel, outputs, repeats, first in stages:
-        for stride in (first, *[1] * (repeats - 1)):
+        for stride in [first] + [1] * (repeats - 1):
             hidden = expansion * inputs
-            layers = nn.Sequential(
-                *([*unit(inputs, hidden), nn.ReLU6()] if expansion > 1 else []),
-                *unit(hidden, hidden, kernel, stride, groups=hidden),
-                nn.ReLU6(),
-                *unit(hidden, outputs),
-            )
-            blocks.append(
-                Residual(layers) if stride == 1 and inputs == outputs else layers
-            )
+            layers: list[nn.Module] = []
+            if expansion > 1:
+                layers += [*unit(inputs, hidden), nn.ReLU6()]
+            layers += [*unit(hidden, hidden, kernel, stride, hidden), nn.ReLU6()]
+            layers += unit(hidden, outputs)
+            block: nn.Module = nn.Sequential(*layers)
+            if stride == 1 and inputs == outputs:
+                block = Residual(block)
+            blocks.append(block)
             inputs = outputs
     return nn.Sequential(*blocks, nn.Sequential(*unit(inputs, LAST), nn.ReLU6()))
 
@@ -202,13 +205,8 @@ def efficientnet_lite0(
     features.
     """
     backbone = inverted_residuals(EFFICIENTNET_LITE0, tensorflow=True)
-    return _extractor(
-        "efficientnet-lite0",
-        backbone,
-        shape,
-        InputConfig(size, (0.498,) * 3, (0.502,) * 3),
-        weights,
-    )
+    config = InputConfig(size, (0.498,) * 3, (0.502,) * 3)
+    return _extractor("efficientnet-lite0", backbone, shape, config, weights)
 
 
 @register("mobilenetv2-imagenet")
@@ -222,9 +220,8 @@ def mobilenetv2_imagenet(
     published weights.
     """
     backbone = inverted_residuals(MOBILENETV2, tensorflow=False)
-    return _extractor(
-        "mobilenetv2-imagenet", backbone, shape, InputConfig(size, *IMAGENET), weights
-    )
+    config = InputConfig(size, *IMAGENET)
+    return _extractor("mobilenetv2-imagenet", backbone, shape, config, weights)
 
 
 def _extractor(

@@ -119,9 +119,10 @@ class HeadFeatures(nn.Module):
         self.register_buffer("mean", torch.zeros(inputs), persistent=False)
         self.register_buffer("deviation", torch.ones(inputs), persistent=False)
         with seeded_torch(RANDOM_SEED):
-            drawn = torch.randn(random, inputs) / inputs**0.5, torch.randn(random)
-        self.register_buffer("projection", drawn[0], persistent=False)
-        self.register_buffer("offset", drawn[1], persistent=False)
+            projection = torch.randn(random, inputs) / inputs**0.5
+            offset = torch.randn(random)
+        self.register_buffer("projection", projection, persistent=False)
+        self.register_buffer("offset", offset, persistent=False)
 
     def standardise(self, statistics: Arrays) -> None:
         """Set the mean and deviation that `standardisation` computed; without them
@@ -136,14 +137,10 @@ class HeadFeatures(nn.Module):
                 f"mean and deviation of {self.inputs} features are expected, not "
                 f"{shapes}"
             )
-        mean, deviation = (
-            torch.tensor(statistics[name]) for name in ("mean", "deviation")
-        )
-        if not (
-            mean.isfinite().all()
-            and deviation.isfinite().all()
-            and (deviation > 0).all()
-        ):
+        mean = torch.tensor(statistics["mean"])
+        deviation = torch.tensor(statistics["deviation"])
+        finite = mean.isfinite().all() and deviation.isfinite().all()
+        if not finite or not (deviation > 0).all():
             raise ValueError(
                 "the mean and deviation of the features must be finite, and deviations "
                 "above 0"
@@ -152,8 +149,11 @@ class HeadFeatures(nn.Module):
         self.deviation.copy_(deviation)
 
     def forward(self, x: Tensor) -> Tensor:
-        z = x if self.raw else (x - self.mean) / self.deviation
-        return F.relu(F.linear(z, self.projection, self.offset)) if self.random else z
+        if not self.raw:
+            x = (x - self.mean) / self.deviation
+        if not self.random:
+            return x
+        return F.relu(F.linear(x, self.projection, self.offset))
 
     def on_processor(self) -> HeadFeatures:
         """Return itself, or a copy on the CPU: the heads of many clients train there,
@@ -163,8 +163,8 @@ class HeadFeatures(nn.Module):
             return self
         twin = HeadFeatures(self.inputs, self.random)
         twin.raw = self.raw
-        for own, other in zip(twin.buffers(), self.buffers(), strict=True):
-            own.copy_(other)
+        for copied, original in zip(twin.buffers(), self.buffers(), strict=True):
+            copied.copy_(original)
         return twin
 
     @torch.no_grad()
@@ -190,22 +190,19 @@ class HeadFeatures(nn.Module):
         if self.raw:
             return weight, bias
         weight = weight.double()
-        mean = self.mean.double()
-        return (weight * self.deviation).to(self.mean.dtype), (bias + weight @ mean).to(
-            self.mean.dtype
-        )
+        shift = weight @ self.mean.double()
+        dtype = self.mean.dtype
+        return (weight * self.deviation).to(dtype), (bias + shift).to(dtype)
 
     def _on_raw(self, weight: Tensor, bias: Tensor) -> nn.Linear:
         layer: nn.Linear = nn.utils.skip_init(
             nn.Linear, weight.shape[1], weight.shape[0]
         )  # type: ignore[no-untyped-call]  # draws nothing
-        scaled = (
-            weight.double() if self.raw else weight.double() / self.deviation.double()
-        )
-        layer.weight.copy_(scaled)
-        layer.bias.copy_(
-            bias if self.raw else bias.double() - scaled @ self.mean.double()
-        )
+        if not self.raw:
+            weight = weight.double() / self.deviation.double()
+            bias = bias.double() - weight @ self.mean.double()
+        layer.weight.copy_(weight)
+        layer.bias.copy_(bias)
         return layer
 
 
@@ -308,9 +305,8 @@ def build(
     _check_options(spec, factory)
     with _build_lock, seeded_torch(seed), torch.device("cpu"):
         with user_code("prototype", spec.name):
-            features = factory(
-                *([shape] if _takes_shape(factory) else []), **dict(spec.options)
-            )
+            arguments = [shape] if _takes_shape(factory) else []
+            features = factory(*arguments, **dict(spec.options))
             if not hasattr(features, "width"):
                 features = without_last_layer(features, shape)
         return Prototype(features, classes)
@@ -326,26 +322,26 @@ def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
             f"the model is {name}, not a torch.nn.Module: give a class, or a function "
             "that makes one"
         )
-    linear = [
-        (path, module)
-        for path, module in network.named_modules()
-        if isinstance(module, nn.Linear)
-    ]
-    advice = "let it end in an nn.Linear whose output it returns, or return features and give it an integer `width`"
+    modules = dict(network.named_modules())
+    linear = [path for path in modules if isinstance(modules[path], nn.Linear)]
+    advice = (
+        "let it end in an nn.Linear whose output it returns, or return features and "
+        "give it an integer `width`"
+    )
     if not linear or not shape:
         raise UnsupportedNetworkError(
             f"where do the features of {name} end? Please {advice}"
         )
-    path, last = linear[-1]
+    path = linear[-1]
+    last = modules[path]
+    assert isinstance(last, nn.Linear)
     training = network.training
     try:
         with torch.no_grad():
             output, inputs = inputs_of(last, network.eval(), torch.zeros(1, *shape))
-            whole = (
-                bool(inputs)
-                and inputs[-1].ndim == 2
-                and torch.equal(last(inputs[-1].clone()), output)
-            )
+            whole = bool(inputs) and inputs[-1].ndim == 2
+            if whole:
+                whole = torch.equal(last(inputs[-1].clone()), output)
     finally:
         network.train(training)
     if not whole:
@@ -372,9 +368,9 @@ def inputs_of(
 
 
 def carried_weights(
-    spec: PrototypeSpec, shape: tuple[int, ...], one: nn.Module
+    spec: PrototypeSpec, shape: tuple[int, ...], extractor: nn.Module
 ) -> list[str]:
-    """Parameters of a user's own extractor `one` that another seed leaves as they are,
+    """Parameters of a user's own extractor that another seed leaves as they are,
     unless they are constant.
 
     They were loaded, or come from a seed of their own: a start that a method from
@@ -383,13 +379,12 @@ def carried_weights(
     if _lookup(spec.name).__module__.startswith("fedaux."):
         return []  # `build` loads nothing into these
     other = dict(build(spec, shape, 2, seed=OTHER_SEED).features.named_parameters())
-    return [
-        name
-        for name, value in one.named_parameters()
-        if value.numel() > 1
-        and torch.equal(value.cpu(), other[name])
-        and bool((value != value.flatten()[0]).any())
-    ]
+    carried = []
+    for name, value in extractor.named_parameters():
+        varies = value.numel() > 1 and bool((value != value.flatten()[0]).any())
+        if varies and torch.equal(value.cpu(), other[name]):
+            carried.append(name)
+    return carried
 
 
 def option_default(name: str, option: str) -> Any:

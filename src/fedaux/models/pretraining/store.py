@@ -44,24 +44,16 @@ def load_or_pretrain(
         load_state(model.features, load_file(path))
         return path, True
     checkpoint = path.with_suffix(".checkpoint")
-    fresh = build(
-        spec,
-        aux.shape,
-        model.head.out_features,
-        derive_seed(config.seed, "init", spec.label),
-    )
+    init_seed = derive_seed(config.seed, "init", spec.label)
+    fresh = build(spec, aux.shape, model.head.out_features, init_seed)
     # so that the artifact depends on its key alone
     load_state(model.features, flatten_state(fresh.features))
-    task_type: Callable[..., SelfSupervisedTask] = (
-        MaskedLanguageModel if is_text(aux.x) else SimCLR
-    )
-    task = task_type(
-        model.features,
-        model.width,
-        aux,
-        config,
-        derive_seed(config.seed, "pretrain", spec.label),
-    )
+    seed = derive_seed(config.seed, "pretrain", spec.label)
+    task: SelfSupervisedTask
+    if is_text(aux.x):
+        task = MaskedLanguageModel(model.features, model.width, aux, config, seed)
+    else:
+        task = SimCLR(model.features, model.width, aux, config, seed)
     curve = pretrain(task, on_epoch, checkpoint)
     card = {
         "prototype": spec.label,
@@ -85,7 +77,6 @@ def artifact_path(
 
 
 def read_pretraining_card(artifact: Path) -> dict[str, Any]:
-    card: dict[str, Any] = json.loads(
-        artifact.with_suffix(".json").read_text(encoding="utf-8")
-    )
+    content = artifact.with_suffix(".json").read_text(encoding="utf-8")
+    card: dict[str, Any] = json.loads(content)
     return card

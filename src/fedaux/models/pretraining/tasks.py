@@ -38,9 +38,8 @@ def random_views(
     Augmentations work on whole batches, with independent random parameters for every
     image.
     """
-    return jitter(
-        random_resized_crop(images, generator, crop=crop, flip=flip), generator
-    )
+    cropped = random_resized_crop(images, generator, crop=crop, flip=flip)
+    return jitter(cropped, generator)
 
 
 def random_resized_crop(
@@ -54,22 +53,15 @@ def random_resized_crop(
     aspect = _uniform(size, math.log(3 / 4), math.log(4 / 3), generator).exp()
     width = (area * aspect).sqrt().clamp(max=1.0)
     height = (area / aspect).sqrt().clamp(max=1.0)
-    left, top = (
-        _uniform(size, -1.0, 1.0, generator) * (1 - side) for side in (width, height)
-    )
-    mirror = (
-        1.0 - 2.0 * (torch.rand(size, generator=generator) < 0.5)
-        if flip
-        else torch.ones(size)
-    )
+    left = _uniform(size, -1.0, 1.0, generator) * (1 - width)
+    top = _uniform(size, -1.0, 1.0, generator) * (1 - height)
+    mirror = torch.ones(size)
+    if flip:
+        mirror = 1.0 - 2.0 * (torch.rand(size, generator=generator) < 0.5)
     zero = torch.zeros(size)
-    theta = torch.stack(
-        [
-            torch.stack([width * mirror, zero, left], 1),
-            torch.stack([zero, height, top], 1),
-        ],
-        1,
-    )
+    x_row = torch.stack([width * mirror, zero, left], 1)
+    y_row = torch.stack([zero, height, top], 1)
+    theta = torch.stack([x_row, y_row], 1)
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)
     return F.grid_sample(
         images, grid, mode="bilinear", padding_mode="reflection", align_corners=False
@@ -91,24 +83,20 @@ def jitter(
     """
     size, channels = images.shape[:2]
     apply = (torch.rand(size, generator=generator) < probability).float()
-    scale, shift = (
-        _uniform(size, -strength, strength, generator) * apply for _ in range(2)
-    )
+    scale = _uniform(size, -strength, strength, generator) * apply
+    shift = _uniform(size, -strength, strength, generator) * apply
     if channels == 3:
         saturation = 1 + _uniform(size, -strength, strength, generator) * apply
-        saturation = torch.where(
-            torch.rand(size, generator=generator) < grey, torch.zeros(size), saturation
-        )
+        becomes_grey = torch.rand(size, generator=generator) < grey
+        saturation = torch.where(becomes_grey, torch.zeros(size), saturation)
         angle = _uniform(size, -0.1, 0.1, generator) * (2 * math.pi) * apply
         luma = torch.tensor(_LUMA).expand(3, 3)
         colour = luma + saturation[:, None, None] * (_rotation(angle) - luma)
         images = torch.einsum("bij,bjhw->bihw", colour, images)
     centre = images.mean(dim=(1, 2, 3), keepdim=True)
-    return (
-        (images - centre) * (1 + scale)[:, None, None, None]
-        + centre
-        + shift[:, None, None, None]
-    )
+    contrast = (1 + scale)[:, None, None, None]
+    brightness = shift[:, None, None, None]
+    return (images - centre) * contrast + centre + brightness
 
 
 def _rotation(angle: Tensor) -> Tensor:
@@ -172,44 +160,35 @@ class SimCLR(SelfSupervisedTask):
         projections and the gradient of the loss with respect to them, a second
         backpropagates it part by part. BatchNorm sees the parts.
         """
-        views = self.compute.put(torch.cat(self._views(rows, generator))).to(
-            memory_format=torch.channels_last
-        )
+        views = self.compute.put(torch.cat(self._views(rows, generator)))
+        views = views.to(memory_format=torch.channels_last)
         size = self.config.micro_batch_size or len(views)
         parts = views.tensor_split(-(-len(views) // size))
         if len(parts) == 1:
             loss = self._loss(self._project(views, seed))
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.item()
+        seeds = [derive_seed(seed, number) for number in range(len(parts))]
         with torch.no_grad():
-            projected = torch.cat(
-                [
-                    self._project(part, derive_seed(seed, i))
-                    for i, part in enumerate(parts)
-                ]
-            )
+            projected = torch.cat(list(map(self._project, parts, seeds)))
         loss = self._loss(projected.requires_grad_())
         loss.backward()  # type: ignore[no-untyped-call]
         assert projected.grad is not None
-        gradients = torch.split(projected.grad, [len(part) for part in parts])
-        for i, (part, gradient) in enumerate(zip(parts, gradients, strict=True)):
-            self._project(part, derive_seed(seed, i)).backward(gradient)  # type: ignore[no-untyped-call]
+        gradients = torch.split(projected.grad, list(map(len, parts)))
+        for micro, gradient, its_seed in zip(parts, gradients, seeds, strict=True):
+            self._project(micro, its_seed).backward(gradient)  # type: ignore[no-untyped-call]
         return loss.item()
 
     def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
-        views = self._views(rows, generator)
-        return feature_quality(
-            *(self.extractor(self.compute.put(view)).float().cpu() for view in views)
-        )
+        views = map(self.compute.put, self._views(rows, generator))
+        first, second = [self.extractor(view).float().cpu() for view in views]
+        return feature_quality(first, second)
 
     def _views(self, rows: Indices, generator: torch.Generator) -> list[Tensor]:
         images = self.aux.tensor(rows)
-        return [
-            random_views(
-                images, generator, crop=self.config.min_crop_area, flip=self.config.flip
-            )
-            for _ in range(2)
-        ]
+        crop = self.config.min_crop_area
+        flip = self.config.flip
+        return [random_views(images, generator, crop=crop, flip=flip) for _ in range(2)]
 
     def _project(self, views: Tensor, seed: int) -> Tensor:
         with seeded_torch(seed):
@@ -233,9 +212,8 @@ def mask_tokens(
     selected = (torch.rand(ids.shape, generator=generator) < MASKED) & ~special
     draw = torch.rand(ids.shape, generator=generator)
     random_ids = torch.randint(vocabulary, ids.shape, generator=generator)
-    masked = torch.where(
-        draw < KEPT, ids, torch.where(draw < KEPT + RANDOM, random_ids, mask_id)
-    )
+    changed = torch.where(draw < KEPT + RANDOM, random_ids, mask_id)
+    masked = torch.where(draw < KEPT, ids, changed)
     return torch.where(selected, masked, ids), selected
 
 
@@ -291,19 +269,16 @@ class MaskedLanguageModel(SelfSupervisedTask):
         total = 0.0
         size = self.config.micro_batch_size or len(ids)
         for index, start in enumerate(range(0, len(ids), size)):
-            part = slice(start, start + size)
-            if not selected[part].any():
+            micro = slice(start, start + size)
+            predicted = selected[micro]
+            if not predicted.any():
                 continue
             embedding = self.text.encoder.get_input_embeddings().weight  # type: ignore[operator]
             with seeded_torch(derive_seed(seed, index)), self.compute.autocast():
-                states = self.text.hidden_states(masked[part], mask[part])[
-                    selected[part]
-                ]
-                logits = self.lm_head(states, embedding).float()
-            loss = (
-                F.cross_entropy(logits, ids[part][selected[part]], reduction="sum")
-                / count
-            )
+                states = self.text.hidden_states(masked[micro], mask[micro])
+                logits = self.lm_head(states[predicted], embedding).float()
+            target = ids[micro][predicted]
+            loss = F.cross_entropy(logits, target, reduction="sum") / count
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.item()
         return total
@@ -311,10 +286,11 @@ class MaskedLanguageModel(SelfSupervisedTask):
     def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
         """Two maskings of a text are its two views (`feature_quality`)."""
         ids, mask = self.text.tokenize(self.aux.gather(rows))
-        first, second = (
-            self.text.pool(self._mask(ids, generator)[0], mask).float().cpu()
-            for _ in range(2)
-        )
+        views = []
+        for _ in range(2):
+            masked, _ = self._mask(ids, generator)
+            views.append(self.text.pool(masked, mask).float().cpu())
+        first, second = views
         return feature_quality(first, second)
 
     def _mask(self, ids: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:

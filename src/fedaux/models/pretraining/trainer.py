@@ -200,11 +200,10 @@ def warmup_cosine(step: int, steps: int) -> float:
     the learning rate.
     """
     warm = max(1, steps // 10)
-    return (
-        (step + 1) / warm
-        if step < warm
-        else 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
-    )
+    if step < warm:
+        return (step + 1) / warm
+    progress = math.pi * (step - warm) / max(1, steps - warm)
+    return 0.5 * (1 + math.cos(progress))
 
 
 def linear_probe(train: Records, test: Records) -> float:
