@@ -88,8 +88,8 @@ def choose_for_images(
     public_images = list_images(require_file(public, "public images"))
     if len(public_images) < 2:
         raise ValueError(
-            f"{public} holds {len(public_images)} images; public ones, of any content, are what "
-            "clients meet on"
+            f"{public} holds {len(public_images)} images; public ones, of any content, "
+            "are what clients meet on"
         )
     records = sum(counts.values())
     sizes, mode = _look([*list_images(root), *public_images])

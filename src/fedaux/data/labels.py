@@ -137,8 +137,9 @@ def declared_classes(data: DataConfig) -> tuple[str, ...]:
     if not data.path or not file.is_file():
         beside = f", or one a line into {file}" if data.path else ""
         raise ConfigError(
-            'the classes are not declared: write their names into [data], classes = ["first", "second", ...], the same '
-            f"at the server and at every site{beside}."
+            "the classes are not declared: write their names into [data], "
+            'classes = ["first", "second", ...], the same at the server and at every '
+            f"site{beside}."
         )
     classes = read_classes(file)
     require(
@@ -183,9 +184,9 @@ def relabel_strictly(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
             names = dict(enumerate(corpus.classes))
             shown = [names.get(label, str(label)) for label in undeclared]
             raise RecordsError(
-                f"labels {', '.join(shown)} are not among the declared classes {', '.join(classes)}; declare "
-                "them in data.classes or classes.txt, the same everywhere, or take "
-                "such records out"
+                f"labels {', '.join(shown)} are not among the declared classes "
+                f"{', '.join(classes)}; declare them in data.classes or classes.txt, "
+                "the same everywhere, or take such records out"
             )
     return relabelled
 

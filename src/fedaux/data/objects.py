@@ -59,8 +59,8 @@ def source_of(path: Path) -> str:
         )
     if path.suffix not in FORMAT_OF_SUFFIX:
         raise DataError(
-            f"{path} is not read by its name: files end in {', '.join(FORMAT_OF_SUFFIX)}; folders "
-            "hold images"
+            f"{path} is not read by its name: files end in "
+            f"{', '.join(FORMAT_OF_SUFFIX)}; folders hold images"
         )
     return FORMAT_OF_SUFFIX[path.suffix]
 

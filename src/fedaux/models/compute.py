@@ -136,7 +136,8 @@ def faster_precision(
     faster: dict[str, str] = {}
     if path.is_file():
         faster = json.loads(path.read_bytes())
-    key = f"{_processor(where)}, torch {torch.__version__}, {torch.get_num_threads()} threads: {shape}, {network}"
+    software = f"torch {torch.__version__}, {torch.get_num_threads()} threads"
+    key = f"{_processor(where)}, {software}: {shape}, {network}"
     if key not in faster:
         seconds = _trial(network, shape, where)
         faster[key] = min(seconds, key=seconds.__getitem__)

@@ -95,7 +95,10 @@ def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:
 
 
 def _check(expected: dict[str, int], weights: Arrays) -> None:
-    advice = "build both sides from the same PrototypeSpec, input shape and number of classes"
+    advice = (
+        "build both sides from the same PrototypeSpec, input shape and number of "
+        "classes"
+    )
     if set(weights) != set(expected):
         raise ValueError(
             f"weights hold {sorted(weights)}, this network has {sorted(expected)}; "
