@@ -27,7 +27,6 @@ HEADS = {
 FLAT = (
     ("ridge", 1),
     ("SCAFFOLD+P", 20),
-    ("FedPFT", 1),
     ("FedAVG+P", 20),
     ("FedAVG+P", 1),
 )
