@@ -4,6 +4,7 @@ trained, nothing is released.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -26,6 +27,10 @@ from fedaux.models import published_weights
 from fedaux.models.inference import Footprint, available_memory, measure
 from fedaux.models.pretraining.store import artifact_path
 from fedaux.server.server import Server, make_server
+
+# A process that keeps the memory it frees (`core.memory.reuse_memory`) holds this many
+# times what a step needs: freed arrays do not fit all new ones.
+KEPT_MEMORY = 1.25
 
 
 class DoesNotFitError(FedauxError):
@@ -157,19 +162,19 @@ def describe_duplicates(records: Mapping[str, Records]) -> str:
 def _memory(
     config: Config, networks: Mapping[str, Footprint]
 ) -> tuple[int, tuple[str, ...]]:
-    """(bytes of the largest step, what does not fit and what would)."""
+    """(bytes of the process at its largest step, what does not fit and what would)."""
     free = 0.8 * available_memory()
     batch_sizes = _batch_sizes(config)
     largest = 0
     problems: list[str] = []
     for label, network in networks.items():
         for key, rows in batch_sizes.items():
-            needed = network.training_memory(rows)
+            needed = math.ceil(KEPT_MEMORY * network.training_memory(rows))
             largest = max(largest, needed)
             if needed <= free:
                 continue
             advice = "take a smaller network"
-            fits = network.largest_batch(free)
+            fits = network.largest_batch(free / KEPT_MEMORY)
             if fits:
                 advice = f"set {key} = {1 << (fits.bit_length() - 1)}"
             problems.append(

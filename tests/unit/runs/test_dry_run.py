@@ -12,7 +12,12 @@ import pytest
 from fedaux.config.sections import AuxConfig, PretrainConfig
 from fedaux.data.records import Records
 from fedaux.runs import dry_run as module
-from fedaux.runs.dry_run import DoesNotFitError, describe_duplicates, dry_run
+from fedaux.runs.dry_run import (
+    KEPT_MEMORY,
+    DoesNotFitError,
+    describe_duplicates,
+    dry_run,
+)
 from helpers.tiny import CNN, TINY_CONFIG
 
 CONFIG = replace(
@@ -64,14 +69,29 @@ def test_what_does_not_fit_is_refused_with_what_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = dry_run(CONFIG, tmp_path).networks[CNN.label]
-    monkeypatch.setattr(
-        module, "available_memory", lambda: network.training_memory(150) / 0.8
-    )
+    free = KEPT_MEMORY * network.training_memory(150) / 0.8
+    monkeypatch.setattr(module, "available_memory", lambda: free)
     plan = dry_run(CONFIG, tmp_path)  # SimCLR: two views of all 100 images
     with pytest.raises(DoesNotFitError, match=r"set pretrain\.micro_batch_size = 128"):
         plan.raise_problems()
     fits = replace(CONFIG, pretrain=replace(CONFIG.pretrain, micro_batch_size=128))
     assert dry_run(fits, tmp_path).problems == ()
+
+
+def test_a_process_holds_a_quarter_more_than_its_largest_step(tmp_path: Path) -> None:
+    plan = dry_run(CONFIG, tmp_path)
+    largest_step = plan.networks[CNN.label].training_memory(200)
+    assert plan.memory == pytest.approx(1.25 * largest_step, abs=1)
+
+
+def test_a_step_that_fits_without_the_quarter_more_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = dry_run(CONFIG, tmp_path).networks[CNN.label]
+    free = 1.2 * network.training_memory(200) / 0.8
+    monkeypatch.setattr(module, "available_memory", lambda: free)
+    (problem,) = dry_run(CONFIG, tmp_path).problems
+    assert "set pretrain.micro_batch_size = 128" in problem
 
 
 def test_records_in_two_parts_are_counted() -> None:
