@@ -37,7 +37,8 @@ from fedaux.data.partition import dirichlet
 from fedaux.report.charts import Line, LineChart
 from fedaux.runs.callbacks import JsonLines
 from fedaux.runs.session import run_in_folder
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from fedaux.server.update_norms import norm_limits
 
 # records of a client, numbers of a record, records of the test

@@ -19,7 +19,8 @@ from fedaux.core.accounts import Account
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.messages import Release
 from fedaux.runs.callbacks import Callback, JsonLines
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 
 CLIENTS, ROUNDS, VALUES = 100, 200, 360  # a round; in all; numbers of a release
 CONFIG = replace(

@@ -22,7 +22,8 @@ from fedaux.config.methods import PAPER_METHODS
 from fedaux.config.parsing import ConfigError, set_key
 from fedaux.config.presets import PRESETS
 from fedaux.core.errors import unknown_name
-from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings, Sweep
+from fedaux.sweeps.grid import Sweep
+from fedaux.sweeps.method_settings import AS_CONFIGURED, MethodSettings
 
 Table = Mapping[str, Any]  # settings by dotted key
 SCALES = ("smoke", "cpu", "paper")

@@ -17,7 +17,7 @@ from fedaux.config.methods import METHODS
 from fedaux.config.presets import DEMO
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.sweeps.compare import compare
-from fedaux.sweeps.grid import MethodSettings
+from fedaux.sweeps.method_settings import MethodSettings
 from helpers.commands import fedaux
 
 

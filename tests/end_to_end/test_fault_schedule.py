@@ -35,7 +35,8 @@ from fedaux.runs.runner import in_process
 from fedaux.runs.session import run_in_folder
 from fedaux.scoring.base import bound_function
 from fedaux.server.loop import QuorumError
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from fedaux.server.server import make_server
 
 FAULTS, ROUNDS, STARTS = 50, 4, 40

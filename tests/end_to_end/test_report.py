@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedaux import Config, run
-from fedaux.report.run_page import load_facts, write_run_report
+from fedaux.report.reported_run import load_run
+from fedaux.report.run_page import write_run_report
 from fedaux.server.result import FinishedRun
 from helpers.pages import Page
 from helpers.tiny import TINY
@@ -70,7 +71,7 @@ def test_favourites_of_one_class_clients_are_of_their_class(tmp_path: Path) -> N
         ["head_only = true"],
     )
     result = run(config, tmp_path / "run", cache=tmp_path / "cache")
-    facts = load_facts(result.folder, tmp_path / "cache")
+    facts = load_run(result.folder, tmp_path / "cache")
     assert len(facts.top_examples) == 10
     assert all(one.image for one in facts.top_examples)
     # clients of the same digit may agree

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from fedaux.config.schema import Config
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from helpers.samples import release
 
 

@@ -48,7 +48,8 @@ from fedaux.server.agreement import ConsentError
 from fedaux.server.loop import QuorumError
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.orders import AccountCounts
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from fedaux.server.server import make_server
 from helpers.own_sites import NAMES, OwnSites
 

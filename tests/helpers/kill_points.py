@@ -22,7 +22,7 @@ import torch
 from fedaux.config.schema import Config
 from fedaux.runs.folders import stored_state
 from fedaux.runs.session import run_in_folder
-from fedaux.server import run_state
+from fedaux.server import run_writer
 from helpers.scripted import CONFIG, Scripted, make_server
 
 
@@ -62,9 +62,9 @@ def die_at(kind: str, last: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         real_write(path, start, data)
 
-    real_write = run_state.write_from
+    real_write = run_writer.write_from
     if kind == "torn":
-        run_state.write_from = tear
+        run_writer.write_from = tear
     else:
         setattr(os, kind, before(getattr(os, kind)))
 

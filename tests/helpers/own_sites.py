@@ -29,7 +29,8 @@ from fedaux.privacy.mechanism import Bounds
 from fedaux.privacy.roster import make_signing_key, write_roster
 from fedaux.scoring.base import bound_function
 from fedaux.server.loop import run as run_rounds
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from fedaux.server.server import make_server
 from helpers.audited_sites import with_own_sends
 

@@ -11,7 +11,8 @@ from fedaux.data.federated import open_data
 from fedaux.models import build, flatten_state
 from fedaux.server.networks import evaluate_classes
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import ClientRecord, RunState, RunWriter
+from fedaux.server.run_state import ClientRecord, RunState
+from fedaux.server.run_writer import RunWriter
 from helpers.samples import release
 from helpers.tiny import TINY_CONFIG
 

@@ -23,7 +23,8 @@ from fedaux.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from fedaux.sweeps.grid import MethodSettings, Sweep
+    from fedaux.sweeps.grid import Sweep
+    from fedaux.sweeps.method_settings import MethodSettings
     from fedaux.sweeps.results import SweepResult
 
 Jobs = Annotated[
@@ -100,7 +101,8 @@ def demo(
     from dataclasses import replace
 
     from fedaux.config.presets import DEMO
-    from fedaux.sweeps.grid import MethodSettings, Sweep
+    from fedaux.sweeps.grid import Sweep
+    from fedaux.sweeps.method_settings import MethodSettings
 
     chosen = MethodSettings.of_the_demo()
     privacy = replace(DEMO.privacy, epsilon=epsilon)
@@ -221,7 +223,7 @@ def chosen_settings(
     --set.
     """
     from fedaux.config.parsing import require
-    from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings
+    from fedaux.sweeps.method_settings import AS_CONFIGURED, MethodSettings
 
     require(
         not (tuned and presets),

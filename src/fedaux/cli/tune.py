@@ -64,7 +64,7 @@ def tune(
     again, it continues.
     """
     with loading(console_for(as_json)):
-        from fedaux.sweeps.grid import WINNERS
+        from fedaux.sweeps.method_settings import WINNERS
         from fedaux.sweeps.tuning import (
             TUNING_COLUMNS,
             Tuning,

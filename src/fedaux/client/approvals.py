@@ -32,15 +32,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fedaux.client.proposals import Proposal
 from fedaux.client.site import Site
-from fedaux.config.schema import Config
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import OrderError
 from fedaux.core.io import locked, write_atomically
 from fedaux.messages import DataOrder, RunPlan, SumTerms, TrainOrder, question
 from fedaux.messages.plan import KIND_OF_ORDER, Ask
 from fedaux.messages.types import Hash
-from fedaux.privacy.accounting import round_up
 
 LOG = "approvals.jsonl"
 APPROVALS_KEY_FILE = "approvals.key"
@@ -60,66 +59,6 @@ class LogError(FedauxError, ValueError):
     """The site's log is not what the site has written."""
 
     code = Exit.NEGATIVE
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """The plan of a run as its owner reads it."""
-
-    plan: RunPlan
-    facts: dict[str, Any] = field(hash=False)
-
-    @property
-    def id(self) -> str:
-        return self.plan.hash
-
-    @classmethod
-    def of(cls, plan: RunPlan, words: Sequence[str], site: Site) -> Proposal:
-        """Describe a plan: `words` is what would leave, and the site's own settings say
-        at which cost.
-        """
-        releases = sum(ask.at_most for ask in plan.asks if ask.kind == "release")
-        orders = [
-            {"to": ask.kind, "at most": ask.at_most, **ask.facts} for ask in plan.asks
-        ]
-        secure_sum = "yes: the server sees sums over the sites"
-        return cls(
-            plan,
-            {
-                "asked by": site.server or "the server of this run",
-                "run": plan.run,
-                "method": plan.method,
-                "rounds": plan.rounds,
-                "leaves": cost_in_words(words, site.config, releases),
-                "secure sum": secure_sum if plan.secure else "no",
-                "words": sorted(words),
-                "orders": orders,
-            },
-        )
-
-
-def cost_in_words(words: Sequence[str], config: Config, releases: int = 1) -> str:
-    """Return what would leave, with its ε where there is noise: rounded up, as every
-    printed ε.
-
-    Each of several `releases` costs ε: of other networks, or of a secure sum that is
-    tried again.
-    """
-    privacy = config.privacy
-    total = round_up(privacy.epsilon_budget)
-    delta = f"δ = {privacy.delta:g}"
-    costs = []
-    for word in words:
-        if word == "noisy sums":
-            cost = f"noisy sums at ε = {round_up(privacy.epsilon)}"
-            if releases > 1:
-                cost += f", up to {releases} times, within a total of ε = {total}"
-            costs.append(f"{cost}, {delta}")
-        elif word == "noisy models":
-            costs.append(f"noisy models within a total of ε = {total}, {delta}")
-        else:
-            costs.append(f"{word} WITHOUT noise")
-    return " and ".join(costs)
 
 
 @dataclass(frozen=True)

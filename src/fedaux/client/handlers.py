@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.client.answers import AnswerStore
-from fedaux.client.approvals import ApprovalLog, Proposal, keep_plan, under_approval
+from fedaux.client.approvals import ApprovalLog, keep_plan, under_approval
 from fedaux.client.gate import admit, own_hooks, word_of
 from fedaux.client.loading import load_features, load_mapped, load_records, load_task
+from fedaux.client.proposals import Proposal
 from fedaux.client.releases import Releases
 from fedaux.client.secure_sums import Participation
 from fedaux.client.site import Site

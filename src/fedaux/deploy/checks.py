@@ -20,7 +20,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from fedaux.client.approvals import cost_in_words
+from fedaux.client.proposals import cost_in_words
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig

@@ -19,11 +19,10 @@ from fedaux.report.arms import ArmResult, find_runs, group, naming_settings
 from fedaux.report.charts import MAX_CURVES, Bars, Bubbles, Heat, Line, LineChart
 from fedaux.report.model_pages import MAX_CONFUSED
 from fedaux.report.page import Figure, Section, Tile, write_page
+from fedaux.report.reported_run import recall, seconds
 from fedaux.report.run_page import (
     PAGE_FILE,
     describe_setting,
-    recall,
-    seconds,
     settings_section,
     write_run_report,
 )

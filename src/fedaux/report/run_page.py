@@ -1,4 +1,4 @@
-"""The report of one run: what its folder and its data say, and the page of it.
+"""The page of one run.
 
 Accuracy, split, classes, clients, teachers, public examples, privacy, costs, failures,
 settings.
@@ -6,44 +6,35 @@ settings.
 
 from __future__ import annotations
 
-import base64
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.core.metrics import METRIC_NAMES, Evaluation
 from fedaux.core.results import ClientMetrics, RoundResult
-from fedaux.data.federated import client_names, open_data, open_public
-from fedaux.data.records import Records, is_image, is_text
 from fedaux.privacy.accounting import round_up
-from fedaux.report.arms import require_rounds
 from fedaux.report.charts import Bars, Bubbles, Line, LineChart
 from fedaux.report.model_pages import MAX_LISTED, class_figures
-from fedaux.report.page import Figure, Section, Tile, TopExamples, write_page
+from fedaux.report.page import Figure, Section, Tile, write_page
+from fedaux.report.reported_run import (
+    ReportedRun,
+    confusion,
+    expected_accuracy,
+    load_run,
+    recall,
+    seconds,
+)
 from fedaux.report.svg import tone
 from fedaux.report.tables import MISSING, Table
 from fedaux.report.terminal import format_bytes, format_percent, format_seconds, plural
-from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
-from fedaux.server.server import make_server
 
 PAGE_FILE = "report.html"
-# Of the closest public examples.
-MAX_CLIENTS = 12
-EXAMPLES_PER_CLIENT = 10
-MAX_TEXTS = 4
 MAX_FAILURES = 200  # that the page lists
-# sources whose records anyone may see
-PUBLISHED = ("digits", "cifar10", "cifar100", "stl10", "tinyimagenet")
 _PHASES = {
     "prepare": "preparation of the server",
     "score": "releases of clients",
@@ -55,154 +46,11 @@ _PHASES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class RunFacts:
-    """The facts of a run. `counts` is None for real sites, which keep their class
-    counts to themselves.
-    """
-
-    result: FinishedRun
-    classes: tuple[str, ...]
-    clients: tuple[str, ...]
-    counts: NDArray[np.int64] | None
-    top_examples: tuple[TopExamples, ...]
-    missing: str  # why the data could not be opened, or ""
-
-    @property
-    def state(self) -> RunState:
-        return self.result.state
-
-    @property
-    def history(self) -> tuple[RoundResult, ...]:
-        return self.state.history
-
-
-def confusion(state: RunState) -> NDArray[np.int64]:
-    """Return the last round's confusion matrix, summed over prototypes: true class
-    (rows) by predicted class.
-    """
-    matrices = state.history[-1].confusion or {}
-    counts = [np.array(matrix, np.int64) for matrix in matrices.values()]
-    return np.asarray(np.sum(counts, axis=0))
-
-
-def recall(state: RunState) -> NDArray[np.float64]:
-    """Test accuracy on each class after the last round; NaN for one that the test data
-    lack.
-    """
-    return Evaluation(confusion(state)).recalls
-
-
-def seconds(state: RunState) -> float:
-    """Return the total duration of all rounds."""
-    return float(sum(sum(result.seconds.values()) for result in state.history))
-
-
-def load_facts(folder: Path, cache: Path | None = None) -> RunFacts:
-    """Load the facts of the run in `folder`. Nothing is trained; top examples need
-    features of the auxiliary data.
-    """
-    state = require_rounds(RunState.load(folder), folder)
-    config = state.config
-    classes = tuple(map(str, range(len(confusion(state)))))
-    counts: NDArray[np.int64] | None = None
-    top_examples: list[TopExamples] = []
-    missing = ""
-    try:
-        classes = open_public(config).classes
-        if config.data.partition != "own":
-            counts = open_data(config).counts()
-        scores = find_method(config.method).scores
-        if scores and state.releases and may_show(config):
-            top_examples = find_top_examples(state, cache)
-    except (ValueError, OSError, ImportError) as error:
-        missing = str(error)
-    return RunFacts(
-        result=FinishedRun(state, folder),
-        classes=classes,
-        clients=tuple(client_names(config)),
-        counts=counts,
-        top_examples=tuple(top_examples),
-        missing=missing,
-    )
-
-
-def expected_accuracy(
-    counts: NDArray[np.int64], recall: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the expected accuracy on each client's own mix of classes: Σ_c p_i(c) ·
-    accuracy on class c.
-    """
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return np.asarray(shares @ np.nan_to_num(recall))
-
-
-def may_show(config: Config) -> bool:
-    """Whether records of D_aux may be shown: their owner says so, or they were
-    published with their dataset.
-    """
-    return config.aux.public or (config.aux.source or config.data.source) in PUBLISHED
-
-
-def find_top_examples(state: RunState, cache: Path | None) -> list[TopExamples]:
-    """Find, for some clients, the examples of D_distill with the highest odds of being
-    theirs.
-    """
-    server = make_server(state.config, cache=cache, state=state)
-    embedding = server.restore(state)
-    clients = sorted(state.releases)[:MAX_CLIENTS]
-    if embedding is None:
-        return []
-    weights = embedding.teacher_weights(state.releases, clients)
-    shown: list[TopExamples] = []
-    for client in clients:
-        order = np.argsort(-weights.log_odds(client), kind="stable")
-        records = server.public.distill.take(order[:EXAMPLES_PER_CLIENT])
-        examples = _shown(client, records)
-        if examples is not None:
-            shown.append(examples)
-    return shown
-
-
-def _shown(client: str, records: Records) -> TopExamples | None:
-    rows = records.gather()
-    if is_image(rows):
-        return TopExamples(client, image=image_strip(rows))
-    if is_text(rows):
-        beginnings = [str(words)[:160] for words in rows[:MAX_TEXTS]]
-        return TopExamples(client, texts=tuple(beginnings))
-    return None
-
-
-def image_strip(images: NDArray[np.uint8], height: int = 48) -> str:
-    """Images (N, H, W, C) side by side as a PNG in a data: URI, enlarged without
-    smoothing if they are small.
-    """
-    from PIL import Image
-
-    scale = max(1, round(height / images.shape[1]))
-    block = np.ones((scale, scale, 1), np.uint8)
-    pictures: list[NDArray[np.uint8]] = []
-    for image in images:
-        enlarged = np.kron(image, block)
-        if pictures:
-            gap = np.full((enlarged.shape[0], 3, enlarged.shape[2]), 255, np.uint8)
-            pictures.append(gap)
-        pictures.append(enlarged)
-    strip = np.concatenate(pictures, axis=1)
-    # Pillow has no third axis for grey
-    pixels = strip[..., 0] if strip.shape[2] == 1 else strip[..., :3]
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    encoded = base64.b64encode(file.getvalue()).decode()
-    return f"data:image/png;base64,{encoded}"
-
-
 def write_run_report(
     folder: Path, cache: Path | None = None, formats: Sequence[str] = ("svg",)
 ) -> Path:
     """`report.html` in the folder of a run that has finished at least one round."""
-    run = load_facts(folder, cache)
+    run = load_run(folder, cache)
     config = run.state.config
     makers = (
         _learning,
@@ -224,7 +72,7 @@ def write_run_report(
         tiles(run),
         sections,
         formats=formats,
-        warnings=run.result.warnings,
+        warnings=run.warnings,
     )
 
 
@@ -245,11 +93,11 @@ def describe_setting(config: Config) -> str:
     return " · ".join(words)
 
 
-def tiles(run: RunFacts) -> list[Tile]:
+def tiles(run: ReportedRun) -> list[Tile]:
     rounds = run.state.round
-    accuracy = format_percent(run.result.accuracy)
+    accuracy = format_percent(run.accuracy)
     shown = [Tile(accuracy, f"test accuracy after round {rounds}")]
-    last = run.history[-1]
+    last = run.state.history[-1]
     balanced = last.mean_metric("balanced_accuracy")
     majority = last.mean_metric("majority")
     if balanced is not None and majority is not None:
@@ -257,12 +105,12 @@ def tiles(run: RunFacts) -> list[Tile]:
             "balanced accuracy; the commonest class alone has accuracy "
             f"{format_percent(majority)}"
         )
-        warn = bool(run.result.warning)
+        warn = bool(run.warning)
         shown.append(Tile(format_percent(balanced), words, warn=warn))
     shown.append(_privacy_tile(run))
     duration = format_seconds(seconds(run.state))
     shown.append(Tile(duration, f"for {plural(rounds, 'round')}"))
-    failures = [failure for result in run.history for failure in result.failures]
+    failures = [failure for result in run.state.history for failure in result.failures]
     failed = len({failure.client for failure in failures})
     if failed:
         noun = "client" if failed == 1 else "clients"
@@ -270,8 +118,8 @@ def tiles(run: RunFacts) -> list[Tile]:
     return shown
 
 
-def _privacy_tile(run: RunFacts) -> Tile:
-    ledger = run.result.ledger
+def _privacy_tile(run: ReportedRun) -> Tile:
+    ledger = run.ledger
     if ledger.unsafe:
         words = "the noise was drawn from a known seed"
         return Tile("not private", words, warn=True)
@@ -297,7 +145,7 @@ def accuracy_chart(state: RunState) -> LineChart:
     return LineChart(lines, "round", "test accuracy", top=1.0, percent=True)
 
 
-def _learning(run: RunFacts) -> Section:
+def _learning(run: ReportedRun) -> Section:
     words = (
         "Accuracy on test data that played no part in training. No round was chosen by "
         "it: the last one counts."
@@ -306,7 +154,7 @@ def _learning(run: RunFacts) -> Section:
     return Section("learning", "Learning", words, [figure])
 
 
-def _split(run: RunFacts) -> Section | None:
+def _split(run: ReportedRun) -> Section | None:
     if run.counts is None:
         return None
     caption = (
@@ -318,9 +166,11 @@ def _split(run: RunFacts) -> Section | None:
     return Section("split", "Data split", "", [Figure(chart, caption, file="split")])
 
 
-def _classes(run: RunFacts) -> Section:
+def _classes(run: ReportedRun) -> Section:
     figures = class_figures(Evaluation(confusion(run.state)), run.classes)
-    return Section("classes", "Classes", "", figures, _metrics_table(run.history[-1]))
+    return Section(
+        "classes", "Classes", "", figures, _metrics_table(run.state.history[-1])
+    )
 
 
 def _metrics_table(last: RoundResult) -> Table | None:
@@ -340,16 +190,16 @@ def _metrics_table(last: RoundResult) -> Table | None:
     return Table(("network", "accuracy", *titles), rows)
 
 
-def _clients(run: RunFacts) -> Section:
+def _clients(run: ReportedRun) -> Section:
     figures: list[Figure] = []
     expected: dict[str, float] = {}
     if run.counts is not None:
         accuracies = expected_accuracy(run.counts, recall(run.state))
         expected = dict(zip(run.clients, accuracies.tolist(), strict=True))
         figures.append(_expected_figure(expected))
-    taken = _metrics_by_client(run.history)
+    taken = _metrics_by_client(run.state.history)
     failed = Counter(
-        failure.client for result in run.history for failure in result.failures
+        failure.client for result in run.state.history for failure in result.failures
     )
     rows = [
         _client_row(name, taken.get(name, []), expected.get(name), failed[name])
@@ -413,8 +263,8 @@ def _client_row(
     )
 
 
-def _teachers(run: RunFacts) -> Section | None:
-    history = [result for result in run.history if result.effective_teachers]
+def _teachers(run: ReportedRun) -> Section | None:
+    history = [result for result in run.state.history if result.effective_teachers]
     if not history:
         return None
     last = history[-1]
@@ -436,7 +286,7 @@ def _teachers(run: RunFacts) -> Section | None:
     return Section("teachers", "Effective teachers", words, [figure])
 
 
-def _top_examples(run: RunFacts) -> Section | None:
+def _top_examples(run: ReportedRun) -> Section | None:
     if not run.top_examples:
         return None
     words = (
@@ -447,8 +297,8 @@ def _top_examples(run: RunFacts) -> Section | None:
     return Section("top_examples", name, words, top_examples=run.top_examples)
 
 
-def _privacy(run: RunFacts) -> Section:
-    ledger = run.result.ledger
+def _privacy(run: ReportedRun) -> Section:
+    ledger = run.ledger
     rows = ledger.rows()[:MAX_LISTED] if ledger.trained else []
     header = (
         "client",
@@ -460,9 +310,9 @@ def _privacy(run: RunFacts) -> Section:
     return Section("privacy", "Privacy", ledger.statement(), table=table)
 
 
-def _costs(run: RunFacts) -> Section:
+def _costs(run: ReportedRun) -> Section:
     spent = {
-        name: sum(result.seconds.get(phase, 0.0) for result in run.history)
+        name: sum(result.seconds.get(phase, 0.0) for result in run.state.history)
         for phase, name in _PHASES.items()
     }
     total = sum(spent.values()) or 1.0
@@ -471,8 +321,8 @@ def _costs(run: RunFacts) -> Section:
         for name, duration in spent.items()
         if duration > 0
     ]
-    sent = sum(result.bytes_sent for result in run.history)
-    received = sum(result.bytes_received for result in run.history)
+    sent = sum(result.bytes_sent for result in run.state.history)
+    received = sum(result.bytes_received for result in run.state.history)
     words = (
         f"{format_bytes(sent)} to clients and {format_bytes(received)} from them: "
         "models, extractors and releases, without what the transport adds."
@@ -481,9 +331,9 @@ def _costs(run: RunFacts) -> Section:
     return Section("costs", "Time and communication", words, [figure])
 
 
-def _failures(run: RunFacts) -> Section | None:
+def _failures(run: ReportedRun) -> Section | None:
     rows: list[tuple[str, str, str]] = []
-    for result in run.history:
+    for result in run.state.history:
         rows += [
             (str(result.round), failure.client, failure.reason)
             for failure in result.failures
@@ -495,7 +345,7 @@ def _failures(run: RunFacts) -> Section | None:
     return Section("failures", "Failures", words, table=table)
 
 
-def _settings(run: RunFacts) -> Section:
+def _settings(run: ReportedRun) -> Section:
     words = "Every key that differs from its default."
     if run.missing:
         words += f" Data were not opened: {run.missing}"

@@ -15,7 +15,8 @@ from fedaux.runs.result import Result
 from fedaux.runs.run_lock import RunLock
 from fedaux.server.loop import run as run_rounds
 from fedaux.server.result import collapse_warning
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from fedaux.server.server import Server
 
 

@@ -14,7 +14,8 @@ from fedaux.core.progress import OnProgress
 from fedaux.runs.arguments import make_config, method_name_of
 from fedaux.runs.runner import progress_panel
 from fedaux.sweeps.engine import run_sweep
-from fedaux.sweeps.grid import AS_CONFIGURED, MethodSettings, Sweep
+from fedaux.sweeps.grid import Sweep
+from fedaux.sweeps.method_settings import AS_CONFIGURED, MethodSettings
 from fedaux.sweeps.results import SweepResult, write_results
 
 

@@ -1,27 +1,24 @@
 """What a sweep runs: a config, lists of values for some settings, and a number of
 seeds. Every combination is an arm.
 
-`MethodSettings` has settings that methods bring to a comparison, `Arm` is one
-combination, `Sweep` the whole grid.
+`Arm` is one combination, `Sweep` the whole grid.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.resources import as_file, files
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedaux.config.methods import find_method, method_name
 from fedaux.config.parsing import ConfigError, apply_override, dotted, require, set_key
-from fedaux.config.presets import PRESETS
-from fedaux.config.schema import Config, flatten, read_table
+from fedaux.config.schema import Config, read_table
 from fedaux.core.errors import unknown_name
+from fedaux.sweeps.method_settings import AS_CONFIGURED, MethodSettings
 
 DottedSettings = dict[str, Any]  # dotted keys, as in --set
 SYMBOLS = {
@@ -31,143 +28,12 @@ SYMBOLS = {
     "fraction": "C",
 }
 ANY = "any"  # the value of a setting that a method does not look at
-WINNERS = "tuned.json"  # in the folder of a tuning
 LONGEST_NAME = 120  # characters of a folder's name; "-seed0" follows
 METADATA = {  # keys of these tables beside their lists
     "sweep": ("seeds", "title", "about"),
     "tune": ("methods", "budget", "seeds", "validation_fraction"),
 }
 _EXAMPLE = 'method = ["feddf+p", "fedaux"] or "data.alpha" = [0.01, 1.0]'
-# and federation, method_options: no part of what is tuned
-_OF_A_RUN = ("seed", "method", "device", "data.test_seed")
-
-
-@dataclass(frozen=True)
-class MethodSettings:
-    """Settings for each method of a comparison, tuned or from presets."""
-
-    # where they come from: completes "Settings: …" below a table
-    source: str = "as in the config"
-    # settings by dotted key, by method
-    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    # settings of all methods, which `methods` may replace
-    common: Mapping[str, Any] = field(default_factory=dict)
-    complete: bool = False  # whether a method that is not in `methods` must not be run
-    # the config that was tuned, as tables
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, path: str | Path) -> MethodSettings:
-        """Read the winners that `fedaux tune` wrote.
-
-        All seeds of the comparison then use the test records that were held out during
-        tuning.
-
-        Args:
-            path: The folder that `fedaux tune` wrote, or its file of winners.
-
-        Returns:
-            The settings of every method that was tuned.
-        """
-        file = Path(path)
-        if file.is_dir():
-            file = file / WINNERS
-        if not file.is_file():
-            raise ConfigError(
-                f"{file} is not there: name the folder that `fedaux tune` wrote, or "
-                f"its {WINNERS}."
-            )
-        try:
-            saved = json.loads(file.read_text(encoding="utf-8"))
-            budget = saved["budget"]
-            winners = saved["methods"].items()
-            return cls(
-                source=f"tuned, {budget} settings a method tried on validation data",
-                methods={name: winner["settings"] for name, winner in winners},
-                common={"data.test_seed": saved["test_seed"]},
-                complete=True,
-                config=saved["config"],
-            )
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"{file} is not a file of winners ({error}); `fedaux tune` writes one."
-            ) from error
-
-    @classmethod
-    def of_the_demo(cls) -> MethodSettings:
-        """Read the winners of `fedaux tune studies/demo.toml`, which come with the
-        package.
-        """
-        with as_file(files("fedaux.sweeps") / "demo.json") as path:
-            return cls.read(path)
-
-    @classmethod
-    def preset(cls, *names: str) -> MethodSettings:
-        """Combine presets by name; the last one has the last word.
-
-        Args:
-            names: Names of presets.
-
-        Returns:
-            The settings of all methods.
-        """
-        common: dict[str, Any] = {}
-        sources = []
-        for name in names:
-            if name not in PRESETS:
-                raise ConfigError(str(unknown_name("preset", name, PRESETS)))
-            preset = PRESETS[name]
-            sources.append(preset.source)
-            common |= preset.settings
-        return cls("; ".join(sources), {}, common)
-
-    def of(self, method: str) -> dict[str, Any]:
-        """Return the settings of a method, by dotted key."""
-        if self.complete and method not in self.methods:
-            raise ConfigError(
-                f"{method} has not been tuned: tune it with the same budget, or leave "
-                "it out of the comparison."
-            )
-        return {**self.common, **self.methods.get(method, {})}
-
-    @property
-    def keys(self) -> set[str]:
-        """The settings that any method brings, by dotted key."""
-        return set(self.common).union(*self.methods.values())
-
-    def refuse(self, overrides: Sequence[str]) -> None:
-        """Raise an error if an override also has a setting here: one of the two would
-        silently be lost.
-        """
-        keys = self.keys
-        for override in overrides:
-            key = override.partition("=")[0].strip()
-            if key in keys:
-                raise ConfigError(
-                    f"--set {key}: the tuned settings or the preset have a {key} too; "
-                    "leave out one."
-                )
-
-    def note(self, base: Config, swept: Sequence[str] = ()) -> str:
-        """Return the source, and which settings differed during tuning."""
-        if not self.config:
-            return self.source
-        then = flatten(Config.from_dict(self.config))
-        now = flatten(base)
-        tuned: set[str] = set().union(*self.methods.values())
-        compared = {*then, *now}.difference(_OF_A_RUN, swept, tuned)
-        differing = []
-        for key in sorted(compared):
-            if key.startswith(("federation.", "method_options.")):
-                continue
-            if then.get(key) != now.get(key):
-                differing.append(key)
-        if not differing:
-            return self.source
-        return f"{self.source} with another {', '.join(differing)}"
-
-
-AS_CONFIGURED = MethodSettings()
 
 
 @dataclass(frozen=True)

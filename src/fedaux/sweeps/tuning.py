@@ -35,13 +35,13 @@ from fedaux.report.terminal import plural
 from fedaux.sweeps.engine import execute, finished
 from fedaux.sweeps.grid import (
     METADATA,
-    WINNERS,
     Arm,
     DottedSettings,
     PlannedRun,
     describe_settings,
     seeded_runs,
 )
+from fedaux.sweeps.method_settings import WINNERS
 from fedaux.sweeps.results import FailedRun, raise_failures
 from fedaux.sweeps.tuning_grid import (
     Axis,

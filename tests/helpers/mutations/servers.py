@@ -20,7 +20,8 @@ from fedaux.flower.node_registry import NodeRegistry
 from fedaux.runs import region_app, run_lock, server_app, session
 from fedaux.runs.run_lock import RunLock
 from fedaux.server import server
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from helpers.mutations.registry import fails, found_by
 
 REDACTION = "unit/flower/test_error_redaction.py"

@@ -17,7 +17,8 @@ from fedaux.data.federated import open_data
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run
 from helpers.tiny import CNN, MLP, TINY_CONFIG

@@ -28,9 +28,7 @@ from fedaux.client.approvals import (
     ApprovalError,
     ApprovalLog,
     LogError,
-    Proposal,
     check_approval,
-    cost_in_words,
     difference,
     find_plan,
     keep_plan,
@@ -38,6 +36,7 @@ from fedaux.client.approvals import (
     under_approval,
 )
 from fedaux.client.gate import admit
+from fedaux.client.proposals import Proposal, cost_in_words
 from fedaux.client.secure_sums import REMEMBERED_SUMS, Participation
 from fedaux.client.site import Site
 from fedaux.client.training import ClientTask

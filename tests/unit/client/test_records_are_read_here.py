@@ -49,7 +49,7 @@ ALLOWED: dict[str, str] = {
     "flower/release_strategy.py": "public rows, in the form of an app's private ones",
     "flower/stacked_heads.py": "has simulated clients train together",
     "report/comparison_page.py": SIMULATION,
-    "report/run_page.py": SIMULATION,
+    "report/reported_run.py": SIMULATION,
     "runs/dry_run.py": SIMULATION,
     "runs/planner.py": "summarises public rows as a client would its own",
     "runs/runner.py": SIMULATION,

@@ -22,7 +22,7 @@ from fedaux.export.onnx_graph import OnnxError
 from fedaux.models import build, load_state
 from fedaux.models.inference import predict
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import RunWriter
+from fedaux.server.run_writer import RunWriter
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run, finished_state
 from helpers.tiny import CNN, MLP, TINY_CONFIG

@@ -18,7 +18,8 @@ from fedaux.report.comparison_page import (
     write_report,
 )
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import RunState, RunWriter, StateError
+from fedaux.server.run_state import RunState, StateError
+from fedaux.server.run_writer import RunWriter
 from helpers.pages import Page
 from helpers.runs import finished_run
 from helpers.tiny import TINY_CONFIG

@@ -14,17 +14,18 @@ from PIL import Image
 from fedaux.config.sections import AuxConfig
 from fedaux.core.failures import Failure
 from fedaux.data.federated import open_data
-from fedaux.report.run_page import (
+from fedaux.report.reported_run import (
     confusion,
     expected_accuracy,
     image_strip,
-    load_facts,
+    load_run,
     may_show,
     recall,
-    write_run_report,
 )
+from fedaux.report.run_page import write_run_report
 from fedaux.server.result import FinishedRun
-from fedaux.server.run_state import RunState, RunWriter, StateError
+from fedaux.server.run_state import RunState, StateError
+from fedaux.server.run_writer import RunWriter
 from helpers.pages import Page
 from helpers.runs import finished_run
 from helpers.tiny import CNN, TINY_CONFIG
@@ -116,7 +117,7 @@ def test_without_its_data_a_run_still_has_a_page(
         "settings",
     ]
     assert "Data were not opened: gone.npz is missing" in text
-    facts = load_facts(tmp_path)
+    facts = load_run(tmp_path)
     assert facts.counts is None
     # by number, as the confusion matrix has them
     assert facts.classes == tuple("0123456789")
@@ -158,7 +159,7 @@ def test_counts_and_recalls_of_all_prototypes_together(
 ) -> None:
     config = replace(result.state.config, method="feddf")  # a method without scores
     RunWriter(tmp_path).save(replace(result.state, config=config, releases={}))
-    facts = load_facts(tmp_path)
+    facts = load_run(tmp_path)
     assert (facts.counts == open_data(config).counts()).all()
     matrices = [
         np.array(matrix)

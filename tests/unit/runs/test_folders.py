@@ -7,7 +7,8 @@ import pytest
 
 from fedaux.config.sections import FederationConfig
 from fedaux.runs.folders import how_to_continue, numbered_folder, stored_state
-from fedaux.server.run_state import STATE_FILE, RunWriter, StateError
+from fedaux.server.run_state import STATE_FILE, StateError
+from fedaux.server.run_writer import RunWriter
 from helpers.runs import finished_run, finished_state
 from helpers.tiny import TINY_CONFIG
 

@@ -21,7 +21,8 @@ from fedaux.server.regions import (
     Regions,
     RegionSpec,
 )
-from fedaux.server.run_state import RunState, RunWriter
+from fedaux.server.run_state import RunState
+from fedaux.server.run_writer import RunWriter
 from helpers.scripted import (
     CLIENTS,
     CONFIG,

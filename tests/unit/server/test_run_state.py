@@ -26,9 +26,9 @@ from fedaux.server.run_state import (
     STATE_FILE,
     STATE_VERSION,
     RunState,
-    RunWriter,
     StateError,
 )
+from fedaux.server.run_writer import RunWriter
 from helpers.states import ACCOUNT, RESULT, release, sample_state
 
 FILES = (ACCOUNTS, HISTORY, RELEASES, START, STATE_FILE)

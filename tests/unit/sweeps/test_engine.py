@@ -19,9 +19,10 @@ from fedaux.core.progress import (
     report,
     report_to,
 )
-from fedaux.server.run_state import RunWriter
+from fedaux.server.run_writer import RunWriter
 from fedaux.sweeps.engine import read_sweep, run_sweep
-from fedaux.sweeps.grid import MethodSettings, Sweep
+from fedaux.sweeps.grid import Sweep
+from fedaux.sweeps.method_settings import MethodSettings
 from fedaux.sweeps.results import FailedRun, SweepError, SweepResult, write_results
 from fedaux.sweeps.workers import PoolTask, TaskError, run_tasks
 from helpers.runs import finished_run

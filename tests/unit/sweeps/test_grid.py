@@ -11,14 +11,8 @@ import pytest
 from fedaux.config.parsing import ConfigError
 from fedaux.config.presets import DEMO, PRESETS
 from fedaux.config.schema import Config
-from fedaux.sweeps.grid import (
-    AS_CONFIGURED,
-    MethodSettings,
-    Sweep,
-    format_value,
-    ignores,
-    make_arm,
-)
+from fedaux.sweeps.grid import Sweep, format_value, ignores, make_arm
+from fedaux.sweeps.method_settings import AS_CONFIGURED, MethodSettings
 from helpers.tiny import TINY, TINY_CONFIG, TINY_TOML
 
 TABLE: dict[str, Any] = {**TINY, "privacy": {"unsafe_seed": 0}}
