@@ -25,7 +25,9 @@ Threads = Annotated[
     int,
     typer.Option(
         min=1,
-        help="Threads for PyTorch; 1 is fastest for small models and exactly repeatable.",
+        help=(
+            "Threads for PyTorch; 1 is fastest for small models and exactly repeatable."
+        ),
     ),
 ]
 Overrides = Annotated[
@@ -163,7 +165,10 @@ def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
 def _disk_advice(error: BaseException) -> str:
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return "Make room, or choose another folder (--out, FEDAUX_CACHE)."
-    return "It cannot be written to: change its permissions, or choose another folder (--out, FEDAUX_CACHE)."
+    return (
+        "It cannot be written to: change its permissions, or choose another folder "
+        "(--out, FEDAUX_CACHE)."
+    )
 
 
 def run_app(app: Callable[[], None]) -> int:

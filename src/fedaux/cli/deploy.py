@@ -1,4 +1,4 @@
-"""`fedaux deploy`: certificates, keys and scripts for real sites, and who takes part."""
+"""`fedaux deploy`: certificates, keys and scripts of real sites; who takes part."""
 
 from __future__ import annotations
 
@@ -151,9 +151,15 @@ def add(
     if key is not None:
         digest = site_fingerprint(key.read_bytes())
     if registered:
-        note = f"Its key is registered: {digest}, which is what the site must have read to you"
+        note = (
+            f"Its key is registered: {digest}, which is what the site must have read "
+            "to you"
+        )
     elif key:
-        note = f"The server is down: call server/register.sh when it is up, and compare the key: {digest}"
+        note = (
+            "The server is down: call server/register.sh when it is up, and compare "
+            f"the key: {digest}"
+        )
     else:
         note = (
             f"It makes its key with `fedaux deploy key {name}` and sends key.pub, "
@@ -263,7 +269,10 @@ def rotate(
 
     public_key = key or folder / "sites" / name / "key.pub"
     digest = rotate_key(folder, name, public_key, ControlLink(folder / "server"))
-    note = f"{name} has the key {digest}, if that is what the site has read to you. It restarts its supernode.sh."
+    note = (
+        f"{name} has the key {digest}, if that is what the site has read to you. It "
+        "restarts its supernode.sh."
+    )
     print_result(as_json, {"site": name, "fingerprint": digest}, note)
 
 

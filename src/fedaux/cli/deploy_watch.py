@@ -1,5 +1,5 @@
-"""The commands of `fedaux deploy` that look at a deployment: status and metrics of a run,
-checks of a site and of the server, and entries that a site has lost.
+"""The commands of `fedaux deploy` that look at a deployment: status and metrics of a
+run, checks of a site and of the server, and entries that a site has lost.
 """
 
 from __future__ import annotations
@@ -30,13 +30,19 @@ StuckAfter = Annotated[
 WatchedFolder = Annotated[
     Path,
     typer.Argument(
-        help="The folder of the deployment, of its server, or of a run that merges regions."
+        help=(
+            "The folder of the deployment, of its server, or of a run that merges "
+            "regions."
+        )
     ),
 ]
 RunHome = Annotated[
     Path | None,
     typer.Option(
-        help="The run's folder, if it is not server/run; of a regional server: OUT/regions/1of2, say."
+        help=(
+            "The run's folder, if it is not server/run; of a regional server: "
+            "OUT/regions/1of2, say."
+        )
     ),
 ]
 CHECK_MARKS = {

@@ -67,13 +67,19 @@ def init(
         bool,
         typer.Option(
             "--pretrain",
-            help="With --data: train a network on the public images, take no published one.",
+            help=(
+                "With --data: train a network on the public images, take no published "
+                "one."
+            ),
         ),
     ] = False,
     folders: Annotated[
         str,
         typer.Option(
-            help="With --data: whether its folders are sites, each with its classes in it, or classes."
+            help=(
+                "With --data: whether its folders are sites, each with its classes in "
+                "it, or classes."
+            )
         ),
     ] = "",
     as_json: Json = False,

@@ -87,7 +87,10 @@ def report(
     if rows:
         columns = ("client", "releases", "private training", "ε of everything")
         shown = rows[: limit or None]
-        title = f"ε at δ = {ledger.delta:g}; the {len(shown)} of {len(rows)} clients that spent most"
+        title = (
+            f"ε at δ = {ledger.delta:g}; the {len(shown)} of {len(rows)} clients that "
+            "spent most"
+        )
         console.print(results_table(title, columns, shown))
     crosses = [(row["what"], row["protection"]) for row in table["crosses"]]
     console.print(
@@ -185,9 +188,9 @@ def plan(
     even = round(100 * outcome.even)
     kept = round(100 * outcome.kept)
     console.print(
-        f"Of {clients} teachers, {outcome.teachers:.1f} then count on a public example; "
-        f"{right} % of the weight goes to the right ones ({ideal} % without noise, "
-        f"{even} % if all counted alike). [bold]{kept} % of the signal is "
+        f"Of {clients} teachers, {outcome.teachers:.1f} then count on a public "
+        f"example; {right} % of the weight goes to the right ones ({ideal} % without "
+        f"noise, {even} % if all counted alike). [bold]{kept} % of the signal is "
         "kept[/bold]; expect no more than that of what FedAUX without noise would "
         "gain over FedDF+P.",
     )
@@ -241,7 +244,10 @@ def _advice(made: Planner, share: float, epsilon: float, records: int) -> str:
     if enough == float("inf"):
         return f"To keep {share:.0%}: no ε is enough with {records} records."
     needed = made.records_for(share, epsilon, records)
-    return f"To keep {share:.0%}: ε = {enough:.2g} with {records} records, or {needed:,} records at ε = {epsilon:g}."
+    return (
+        f"To keep {share:.0%}: ε = {enough:.2g} with {records} records, or {needed:,} "
+        f"records at ε = {epsilon:g}."
+    )
 
 
 @app.command(

@@ -74,7 +74,10 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the run; default runs/NAME-METHOD-seedN, with -2, -3, … after it if that is another run's."
+            help=(
+                "Folder of the run; default runs/NAME-METHOD-seedN, with -2, -3, … "
+                "after it if that is another run's."
+            )
         ),
     ] = None,
     set_: Overrides = None,
@@ -165,7 +168,10 @@ def prepare(
         bool,
         typer.Option(
             "--probe",
-            help="Afterwards fit a linear classifier to ALL private labels: studies only.",
+            help=(
+                "Afterwards fit a linear classifier to ALL private labels: studies "
+                "only."
+            ),
         ),
     ] = False,
     threads: Annotated[int, typer.Option(min=1, help="Threads for PyTorch.")] = 2,

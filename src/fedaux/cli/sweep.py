@@ -108,7 +108,10 @@ def demo(
     privacy = replace(DEMO.privacy, epsilon=epsilon)
     config = replace(DEMO, rounds=rounds, privacy=privacy)
     plan = Sweep.of(config, {"method": list(chosen.methods)}, seeds, chosen)
-    title = f"Test accuracy in %, 10 clients with about one digit each. Settings: {chosen.source}"
+    title = (
+        "Test accuracy in %, 10 clients with about one digit each. Settings: "
+        f"{chosen.source}"
+    )
     run_and_show(
         plan,
         out,
@@ -162,7 +165,10 @@ def compare(
     chosen = chosen_settings(tuned, preset, set_)
     base = Config.load(with_local_modules(config), set_ or [])
     plan = Sweep.of(base, {"method": names}, seeds, chosen)
-    title = f"Test accuracy in %, {config.stem}, {plural(seeds, 'seed')}. Settings: {chosen.note(base)}"
+    title = (
+        f"Test accuracy in %, {config.stem}, {plural(seeds, 'seed')}. Settings: "
+        f"{chosen.note(base)}"
+    )
     run_and_show(
         plan,
         out or default_folder(config.stem, tuned, preset),

@@ -415,9 +415,9 @@ def _check_room(entries: Sequence[LogEntry], planned: PlannedOrder) -> None:
     begun = _recorded(entries, "begun", planned)
     if planned.identity not in begun and len(begun) >= planned.ask.at_most:
         raise ApprovalError(
-            f"Cannot answer: the approved plan has at most {planned.ask.at_most} orders "
-            f"to {planned.ask.kind}, and all of them were begun. The server can propose "
-            "another run."
+            f"Cannot answer: the approved plan has at most {planned.ask.at_most} "
+            f"orders to {planned.ask.kind}, and all of them were begun. The server can "
+            "propose another run."
         )
 
 

@@ -11,9 +11,9 @@ reveals nothing.
 |---|---|---|
 | HelloOrder, PlanOrder | – | – |
 | PrepareOrder | noisy sums | the site's own scorer |
-| SumsOrder | sums, second moments, … | the site's own method or `head_init` computes a head from them |
-| TrainOrder | models; noisy models with private training | the site's own method and options, epochs within its limit |
-| SumOrder | – | `federation.secure`; the order that began the sum was admitted, and is again |
+| SumsOrder | sums, second moments, … | own method or `head_init` makes a head of them |
+| TrainOrder | models, noisy if private | own method and options, few enough epochs |
+| SumOrder | – | `federation.secure`; the order that began the sum is admitted again |
 
 Each of the middle three must ask for a secure sum if `federation.secure` is set, and
 must not if it is not. With `approval = "ask"` it must also belong to a plan that the

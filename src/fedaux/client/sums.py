@@ -1,4 +1,4 @@
-"""Sums over a client's features, for heads in closed form (`methods.analytic_heads`)."""
+"""Sums of a client's features, for heads in closed form (`methods.analytic_heads`)."""
 
 from __future__ import annotations
 

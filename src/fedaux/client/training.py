@@ -159,7 +159,8 @@ class ClientTask:
 
     @property
     def _stem(self) -> str:
-        return f"trained-{self.site.config.privacy.colour}-{hashed_name(self.order.client)}"
+        colour = self.site.config.privacy.colour
+        return f"trained-{colour}-{hashed_name(self.order.client)}"
 
     @cached_property
     def state(self) -> Arrays:

@@ -60,12 +60,21 @@ def facts_of(name: str) -> MethodFacts:
 def reason(method: Method) -> str:
     """Say in plain words why a method may be ahead of others."""
     if method.sums:
-        return "it computes its head from sums of all clients' features, which leave the clients without protection"
+        return (
+            "it computes its head from sums of all clients' features, which leave the "
+            "clients without protection"
+        )
     if method.sends == "releases":
         return "it computes its head from noisy sums of all clients' features"
     if method.scores:
-        return "it weights each client's model by how much a public example looks like the client's own data"
-    return "its clients' models are combined with equal weights, and its settings suit these data"
+        return (
+            "it weights each client's model by how much a public example looks like "
+            "the client's own data"
+        )
+    return (
+        "its clients' models are combined with equal weights, and its settings suit "
+        "these data"
+    )
 
 
 def all_facts() -> list[MethodFacts]:

@@ -73,7 +73,10 @@ class Method:
         """Return an instance of `hooks` with these options, or None if the method has
         none; unknown options raise.
         """
-        needs_head = f"{self.label} sends {self.sends}: its hooks must be a subclass of AnalyticHead."
+        needs_head = (
+            f"{self.label} sends {self.sends}: its hooks must be a subclass of "
+            "AnalyticHead."
+        )
         if not self.hooks:
             require(not self.sums, needs_head)
             require(
@@ -107,8 +110,8 @@ SUM_KINDS = ("class-sums", "moments")
 
 
 def allowed_sums(agreed: str) -> tuple[str, ...]:
-    """Return what a client may be asked for that has agreed to send one of `SUM_KINDS`: what
-    that includes.
+    """Return what a client may be asked for that has agreed to send one of `SUM_KINDS`:
+    what that includes.
     """
     if agreed not in SUM_KINDS:
         return ()
@@ -157,7 +160,8 @@ _PAPER = {
     ),
 }
 PAPER_METHODS = tuple(_PAPER)
-"""The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; fedaux."""
+"""The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; and
+fedaux."""
 
 _CORRECTED = {
     "fedaux-scaffold": replace(
@@ -186,8 +190,9 @@ METHODS: dict[str, Method] = {
     **_MORE,
     **_pretrained(_MORE),
 }
-"""All methods by the name that `method` takes: private-head; those of the paper; fedaux-scaffold; and fedet, fedavgm,
-fedadam, fedyogi, fednova, scaffold, feddyn, ridge, discriminant, class-means, each also with +p."""
+"""All methods by the name that `method` takes: private-head; those of the paper;
+fedaux-scaffold; and fedet, fedavgm, fedadam, fedyogi, fednova, scaffold, feddyn, ridge,
+discriminant, class-means, each also with +p."""
 
 
 def method_name(name: str) -> str:

@@ -93,7 +93,9 @@ class Settings:
     section: ClassVar[str] = ""  # the prefix of its keys in messages, such as "data."
 
     def __post_init__(self) -> None:
-        for name, hint in type_hints(type(self)).items():  # type: ignore[arg-type]  # to mypy, a class cannot be hashed
+        # to mypy, a class cannot be hashed
+        hints = type_hints(type(self))  # type: ignore[arg-type]
+        for name, hint in hints.items():
             object.__setattr__(
                 self,
                 name,
@@ -194,7 +196,10 @@ def _unknown_key(key: str, here: Sequence[str], known: Sequence[str]) -> str:
         return f"there is no key {key}; there is {' and '.join(others)}."
     text = str(unknown_name("key", key, here))
     if f"{section}.options" in here:
-        return f"{text}. If {leaf} is an option of the source, write {section}.options.{leaf}."
+        return (
+            f"{text}. If {leaf} is an option of the source, write "
+            f"{section}.options.{leaf}."
+        )
     return text
 
 

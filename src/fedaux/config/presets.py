@@ -1,4 +1,4 @@
-"""Ready-made configurations and settings: the demo, and how the paper trains (`--preset`)."""
+"""Ready-made settings: the demo's, and how the paper trains (`--preset`)."""
 
 from __future__ import annotations
 

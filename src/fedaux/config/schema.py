@@ -366,7 +366,10 @@ class Config(Settings):
         from fedaux.config.toml import to_complete_toml
 
         if self.session_keys:
-            advice = "save arrays with numpy.savez and give the file; put a class, function or Method into a module"
+            advice = (
+                "save arrays with numpy.savez and give the file; put a class, function "
+                "or Method into a module"
+            )
             own = ", ".join(self.session_keys)
             raise ConfigError(
                 f"{own} cannot be written, being objects of this Python session: "

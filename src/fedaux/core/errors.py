@@ -138,7 +138,8 @@ def _import_module(name: str, wanted: str) -> ModuleType:
 
 def import_function(name: str, what: str) -> Callable[..., Any]:
     """Import a user's `module:function`."""
-    return import_attribute(name, what, "function", callable)  # type: ignore[no-any-return]
+    function: Callable[..., Any] = import_attribute(name, what, "function", callable)
+    return function
 
 
 class UserCodeError(FedauxError):

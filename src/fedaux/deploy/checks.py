@@ -116,13 +116,22 @@ def check_server(address: str, ca: Path) -> CheckResult:
         while cause.__context__ is not None:  # as the system or OpenSSL said it
             cause = cause.__context__
         if isinstance(cause, ssl.SSLCertVerificationError):
-            detail = f"what answers at {address} does not prove to be the server: {cause.verify_message}"
-            remedy = "send nothing; ask the server whether its certificate changed, and for the ca.crt that signs it"
+            detail = (
+                f"what answers at {address} does not prove to be the server: "
+                f"{cause.verify_message}"
+            )
+            remedy = (
+                "send nothing; ask the server whether its certificate changed, and for "
+                "the ca.crt that signs it"
+            )
             return CheckResult("server", False, detail, remedy)
         reason = str(cause) or type(cause).__name__
         if isinstance(cause, ssl.SSLError):
             reason = "it does not speak TLS"
-        remedy = "is it started, is SERVER in site.env right, and does a firewall let you out to this port?"
+        remedy = (
+            "is it started, is SERVER in site.env right, and does a firewall let you "
+            "out to this port?"
+        )
         return CheckResult(
             "server", False, f"{address} cannot be reached: {reason}", remedy
         )
@@ -185,7 +194,10 @@ def check_registration(address: str, ca: Path, key: Path) -> CheckResult:
             answer is not None
             and answer.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED
         ):
-            remedy = "send key.pub to the server, which lets it in with `fedaux deploy rotate-key . NAME --key key.pub`"
+            remedy = (
+                "send key.pub to the server, which lets it in with `fedaux deploy "
+                "rotate-key . NAME --key key.pub`"
+            )
             return CheckResult(
                 "registered", False, "the server does not know this key", remedy
             )
@@ -221,7 +233,10 @@ def check_certificate(path: Path, now: datetime | None = None) -> CheckResult:
     """
     from cryptography import x509
 
-    remedy = "ask the server for its ca.crt, on a way on which you can be sure that it is the server's"
+    remedy = (
+        "ask the server for its ca.crt, on a way on which you can be sure that it is "
+        "the server's"
+    )
     try:
         end = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
     except OSError as error:
@@ -239,7 +254,10 @@ def check_key_pair(folder: Path) -> CheckResult:
     """Whether there is a key of a type that Flower supports, and key.pub is its public
     half.
     """
-    remedy = f"move key and key.pub away, call `fedaux deploy key {folder.name}` and send the new key.pub to the server"
+    remedy = (
+        f"move key and key.pub away, call `fedaux deploy key {folder.name}` and send "
+        "the new key.pub to the server"
+    )
     try:
         expected = public_key_bytes(load_key(folder / "key"))
         public = (folder / "key.pub").read_bytes()
@@ -278,7 +296,10 @@ def check_roster(folder: Path) -> CheckResult:
     """Whether the roster of secure sums has this site's own key, and is the server's,
     where that can be read.
     """
-    remedy = "ask the server for its roster.json, and install it with `fedaux deploy roster FILE --site FOLDER`"
+    remedy = (
+        "ask the server for its roster.json, and install it with `fedaux deploy roster "
+        "FILE --site FOLDER`"
+    )
     try:
         roster = read_roster(folder / "vault" / ROSTER_FILE)
         problem = own_problem(folder, roster)
@@ -287,11 +308,13 @@ def check_roster(folder: Path) -> CheckResult:
             problem = f"it differs from {server}"
     except FedauxError as error:
         problem = str(error)
+    if problem:
+        return CheckResult.of("roster", False, problem, remedy)
     detail = (
-        problem
-        or f"{plural(len(roster), 'site')}, fingerprint {roster_fingerprint(roster)}: the same at every site"
+        f"{plural(len(roster), 'site')}, fingerprint {roster_fingerprint(roster)}: "
+        "the same at every site"
     )
-    return CheckResult.of("roster", not problem, detail, remedy)
+    return CheckResult.of("roster", True, detail, remedy)
 
 
 def load_settings(folder: Path) -> Config | CheckResult:
@@ -311,7 +334,10 @@ def check_settings(config: Config, name: str) -> CheckResult:
             "settings", False, detail, "write partition = 'own' in [data]"
         )
     if name not in config.federation.sites:
-        detail = f"site.env says that this is {name}, site.toml says {', '.join(config.federation.sites)}"
+        detail = (
+            f"site.env says that this is {name}, site.toml says "
+            f"{', '.join(config.federation.sites)}"
+        )
         return CheckResult(
             "settings", False, detail, f'write sites = ["{name}"] in [federation]'
         )
@@ -342,7 +368,10 @@ def check_delta(privacy: PrivacyConfig, records: int) -> CheckResult:
     """
     share = privacy.delta * records
     detail = f"δ = {privacy.delta:g} is {share:.2g} of 1 / number of records"
-    remedy = f"write delta = {0.1 / records:.0e} or less in [privacy], before anything is released"
+    remedy = (
+        f"write delta = {0.1 / records:.0e} or less in [privacy], before anything is "
+        "released"
+    )
     if share <= 0.1:
         return CheckResult("delta", True, detail)
     return CheckResult("delta", None, detail, remedy)
@@ -365,7 +394,10 @@ def check_sends(config: Config, folder: Path) -> CheckResult:
         )
     missing = [word for word in needed if word not in allowed]
     if missing:
-        detail = f"{config.method} sends {', '.join(missing)}, and site.toml allows {', '.join(allowed)} only"
+        detail = (
+            f"{config.method} sends {', '.join(missing)}, and site.toml allows "
+            f"{', '.join(allowed)} only"
+        )
         return CheckResult(
             "sends", False, detail, f"{line}, or take part in another method"
         )
@@ -393,7 +425,10 @@ def compare_with_server(config: Config, path: Path) -> str:
     except FedauxError as error:
         return f"{path} cannot be read: {error}"
     if server.method != config.method:
-        return f"the server's method is {server.method}, this site's is {config.method}: its orders would be refused"
+        return (
+            f"the server's method is {server.method}, this site's is {config.method}: "
+            "its orders would be refused"
+        )
     missing = [
         word for word in needed_by(server) if word not in config.federation.sends
     ]
@@ -429,14 +464,20 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
         )
     count = len(records)
     if not labels:
-        detail = f"not one of {count:,} records has a label that is declared; declared are {', '.join(classes)}"
+        detail = (
+            f"not one of {count:,} records has a label that is declared; declared are "
+            f"{', '.join(classes)}"
+        )
         return count, CheckResult(
             "data", False, detail, "compare the labels of the records with data.classes"
         )
     undeclared = int((records.labels == UNDECLARED).sum())
     detail = f"{count:,} records of {len(labels)} of {len(classes)} classes"
     if undeclared:
-        detail += f"; {undeclared:,} have a label that is missing or not declared: they count, but teach nothing"
+        detail += (
+            f"; {undeclared:,} have a label that is missing or not declared: they "
+            "count, but teach nothing"
+        )
     if config.privacy.unit == "record":
         return count, CheckResult("data", True, detail)
     persons, counted = _count_persons(records, config.privacy)
@@ -462,7 +503,10 @@ def check_disk(folder: Path, records: int) -> CheckResult:
     """
     free = shutil.disk_usage(folder).free
     need = records * MAX_FEATURE_BYTES + MARGIN_BYTES
-    detail = f"{free / 2**30:.1f} GiB free, the features of all records and models may need {need / 2**30:.1f}"
+    detail = (
+        f"{free / 2**30:.1f} GiB free, the features of all records and models may need "
+        f"{need / 2**30:.1f}"
+    )
     return CheckResult.of("disk", free >= need, detail, f"make room where {folder} is")
 
 
@@ -476,7 +520,10 @@ def check_budget(config: Config, vault: Path) -> CheckResult:
             "account", False, str(error), "until then the site refuses everything"
         )
     entries = plural(spent.entries, "entry", "entries")
-    detail = f"ε = {round_up(spent.epsilon)} of {round_up(privacy.epsilon_budget)} spent in {entries}"
+    detail = (
+        f"ε = {round_up(spent.epsilon)} of {round_up(privacy.epsilon_budget)} spent in "
+        f"{entries}"
+    )
     if spent.epsilon + privacy.epsilon <= privacy.epsilon_budget or spent.entries == 0:
         return CheckResult("account", True, detail)
     remedy = (

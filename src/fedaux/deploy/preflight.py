@@ -62,7 +62,10 @@ def check_steps(config: Config) -> CheckResult:
             server = Server.of(trial, aux, test, classes, names, Path(cache))
             initial_state(server)
     except Exception as error:  # a source and a network may be user code
-        detail = f"its steps before the first round fail: {str(error) or type(error).__name__}"
+        detail = (
+            "its steps before the first round fail: "
+            f"{str(error) or type(error).__name__}"
+        )
         return CheckResult(
             "server's steps",
             False,

@@ -102,5 +102,8 @@ def own_problem(site: Path, roster: Roster) -> str:
         return f"it does not name this site, {name}"
     signing_key = load_signing_key(site / "vault")
     if roster[name] != signing_key.public_key().public_bytes_raw():
-        return f"its key for {name} is not this site's own: somebody would sign in its place"
+        return (
+            f"its key for {name} is not this site's own: somebody would sign in its "
+            "place"
+        )
     return ""

@@ -142,8 +142,8 @@ class RunControl:
                 silent = 0.0
             self.sleep(PAUSE)
         raise LinkError(
-            f"the server has not answered for {SILENCE_LIMIT:g} s. When it is back, run.sh "
-            f"shows run {run} again."
+            f"the server has not answered for {SILENCE_LIMIT:g} s. When it is back, "
+            f"run.sh shows run {run} again."
         )
 
     def _json(self, *words: str) -> dict[str, Any] | None:

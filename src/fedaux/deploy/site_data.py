@@ -135,6 +135,7 @@ def _classes(base: Config, paths: Sequence[str]) -> tuple[str, ...]:
         classes = named_by_numbers(corpus).classes
     if not classes:
         raise DeployError(
-            'the classes cannot be read from these folders: write them into [data], classes = ["first", "second"]'
+            "the classes cannot be read from these folders: write them into [data], "
+            'classes = ["first", "second"]'
         )
     return classes

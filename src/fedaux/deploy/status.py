@@ -319,27 +319,42 @@ def _run_problems(status: Status, server: Path | None) -> Iterator[str]:
     elif status.state == "stopped":
         if record.rounds:
             after = f" after round {record.finished_rounds} of {record.rounds}"
-        yield f"the run was stopped{after}. {command} goes on with it; another run needs a folder of its own."
+        yield (
+            f"the run was stopped{after}. {command} goes on with it; another run needs "
+            "a folder of its own."
+        )
     elif status.state == "stuck" and not status.phase:
         yield "a run was handed in and has not begun: is superexec.sh running?"
     elif status.state == "stuck":
-        silent = f"no sign of progress for {format_seconds(status.silence)}, in the phase {status.phase}"
+        silent = (
+            f"no sign of progress for {format_seconds(status.silence)}, in the phase "
+            f"{status.phase}"
+        )
         if waiting:
-            yield f"{silent}; not answered: {_first_ten(waiting)}. Look at the log of {node_log} there."
+            yield (
+                f"{silent}; not answered: {_first_ten(waiting)}. Look at the log of "
+                f"{node_log} there."
+            )
         else:
-            yield f"{silent}, which is the server's own work. Look at its log, its memory and its disk."
+            yield (
+                f"{silent}, which is the server's own work. Look at its log, its "
+                "memory and its disk."
+            )
     missing = [
         site
         for site in status.sites
         if _is_gone(site, status.state) and site not in waiting
     ]
     if missing and status.state != "finished":
-        yield f"not connected: {_first_ten(missing)}. The log of {node_log} there says why."
+        yield (
+            f"not connected: {_first_ten(missing)}. The log of {node_log} there says "
+            "why."
+        )
 
 
 def _is_gone(site: SiteStatus, state: State) -> bool:
-    """Whether a site is not connected. Before the first run, one that never was need not
-    be.
+    """Whether a site is not connected. Before the first run, one that never was need
+    not be.
     """
     if state == "none":
         return site.connection == "offline"
@@ -441,7 +456,10 @@ def _run(status: Status) -> str:
     if not status.phase:
         return f"{state} after round {record.finished_rounds} of {record.rounds}"
     lasting = format_seconds(max(0.0, status.time - record.phase_since))
-    return f"{state}: round {status.round} of {record.rounds}, {status.phase} for {lasting}"
+    return (
+        f"{state}: round {status.round} of {record.rounds}, {status.phase} for "
+        f"{lasting}"
+    )
 
 
 COLUMNS = ("site", "connection", "doing", "last reply", "ε spent", "left", "failed")

@@ -290,8 +290,8 @@ class Waiting:
     received: int
 
     def stalled_since(self, before: Waiting) -> bool:
-        """Whether the same is awaited as at an earlier look: headers, or a body of which
-        too little has come.
+        """Whether the same is awaited as at an earlier look: headers, or a body of
+        which too little has come.
         """
         same_phase = self.phase is before.phase
         if not same_phase or self.newest is not before.newest:

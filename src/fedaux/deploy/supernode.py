@@ -12,8 +12,10 @@ to read. Here the API is at a Unix socket that only the node's own user can open
 kernel checks who calls, and the token goes through a pipe.
 
     python -m fedaux.deploy.supernode --superlink example.org:8443 ...
-    python -m fedaux.deploy.supernode superexec SOCKET PARENT     # started by the first: asks for orders
-    python -m fedaux.deploy.supernode clientapp SOCKET PARENT     # works on one; its token is the standard input
+    # started by the first: asks for orders
+    python -m fedaux.deploy.supernode superexec SOCKET PARENT
+    # works on one; its token is the standard input
+    python -m fedaux.deploy.supernode clientapp SOCKET PARENT
 """
 
 from __future__ import annotations
@@ -60,7 +62,10 @@ PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 def rejection_reason(bundle: bytes) -> str:
     """Why this site refuses an app, given its bundle; empty if it runs it."""
     if len(bundle) > MAX_BUNDLE_BYTES:
-        return f"it has {len(bundle):,} bytes; an app of names alone has at most {MAX_BUNDLE_BYTES:,}"
+        return (
+            f"it has {len(bundle):,} bytes; an app of names alone has at most "
+            f"{MAX_BUNDLE_BYTES:,}"
+        )
     try:
         return bundle_problem(bundle)
     except Exception as error:  # odd archives and texts fail in many ways

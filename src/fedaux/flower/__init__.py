@@ -1,8 +1,16 @@
 """FedAUX and the private head for a Flower app that exists already: a strategy for its
 server, a handler for clients.
 
-    strategy = FedAUX(model=Net(), features="features", public=images, classes=10)        # instead of FedAvg()
-    add_release_handler(app, model=Net, features="features", data=own_data, epsilon=1.0, vault="~/.fedaux/vault")
+    # instead of FedAvg()
+    strategy = FedAUX(model=Net(), features="features", public=images, classes=10)
+    add_release_handler(
+        app,
+        model=Net,
+        features="features",
+        data=own_data,
+        epsilon=1.0,
+        vault="~/.fedaux/vault",
+    )
 
 What a client releases is made by the same code as in fedaux's own apps, so the same
 proofs hold.

@@ -144,7 +144,10 @@ class NodeRegistry:
             self._known[node] = clients
             self._versions.update(dict.fromkeys(clients if versions else [], versions))
             return
-        problem = f"another node already speaks for {', '.join(sorted(taken.intersection(clients)))}"
+        problem = (
+            "another node already speaks for "
+            f"{', '.join(sorted(taken.intersection(clients)))}"
+        )
         # said once; it is asked again, as the other may be gone by then
         if self._rivals.get(node) != problem:
             self._rivals[node] = problem
@@ -186,8 +189,8 @@ def _validate_hello(
             [],
             versions,
             (
-                f"it speaks version {answer.speaks} of messages, here it is {MESSAGE_VERSION}: "
-                "upgrade the older one"
+                f"it speaks version {answer.speaks} of messages, here it is "
+                f"{MESSAGE_VERSION}: upgrade the older one"
             ),
         )
     if not (

@@ -41,7 +41,8 @@ def open_site(context: Context) -> Site:
         raise SettingsError(
             "this node has no settings of its own: start its SuperNode with "
             "--node-config "
-            '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; `fedaux deploy init` writes the command'
+            '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; '
+            "`fedaux deploy init` writes the command"
         )
     named = (
         settings["clients"].split(",")
@@ -67,7 +68,8 @@ def run_settings(context: Context) -> tuple[Config, Path]:
     settings = context.run_config
     if "config" not in settings or "out" not in settings:
         raise SettingsError(
-            'the run needs config, a TOML file, and out, a folder: --run-config \'config="…" out="…"\''
+            "the run needs config, a TOML file, and out, a folder: "
+            '--run-config \'config="…" out="…"\''
         )
     folder = Path(str(settings["out"]))
     if not folder.is_absolute():

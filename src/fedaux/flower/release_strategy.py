@@ -104,7 +104,10 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
             not np.array_equal(own_weights[name], array)
             for name, array in kept["extractors"][label].items()
         ):
-            text = "clients are asked with the weights of the first run, which %s has kept; the model's own differ"
+            text = (
+                "clients are asked with the weights of the first run, which %s has "
+                "kept; the model's own differ"
+            )
             log.warning(text, keep)
         return replace(state, extractors=kept["extractors"], public=kept["public"])
     state = replace(state, extractors={label: flatten_state(extractor)})

@@ -294,7 +294,10 @@ class FedAUX(ReleaseStrategy):
         result = self.state.history[-1]
         if result.distill_loss is None or result.effective_teachers is None:
             total = current.total
-            text = "round %d is plain FedAvg: %d of %d models are of clients with a release"
+            text = (
+                "round %d is plain FedAvg: %d of %d models are of clients with a "
+                "release"
+            )
             log.warning(text, current.number, total.teachers, total.clients)
         else:
             metrics["fedaux-distill-loss"] = result.distill_loss

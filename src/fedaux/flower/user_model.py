@@ -41,8 +41,8 @@ def _named(name: str) -> FeaturesOf:
         except AttributeError as error:
             raise SettingsError(
                 f"features = {name!r} names nothing in {type(model).__name__}: give "
-                "the name of the layer or method "
-                'that returns the features, a function of (model, x), or input_of("NAME") with that of the last layer'
+                "the name of the layer or method that returns the features, a function "
+                'of (model, x), or input_of("NAME") with that of the last layer'
             ) from error
         output: Tensor = part(x)
         return output

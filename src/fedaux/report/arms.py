@@ -75,7 +75,7 @@ def is_task(key: str) -> bool:
 
 
 def naming_settings(arms: Sequence[ArmResult]) -> list[str]:
-    """The settings that name the arms; the method, if it is one of them, comes first."""
+    """The settings that name the arms; the method comes first, if it is one."""
     if not arms:
         return []
     return sorted(arms[0].labels, key=lambda key: key != "method")

@@ -354,8 +354,8 @@ def _classes(comparison: _Comparison) -> Section | None:
         classes = tuple(map(str, range(max(sizes))))
     shares = np.array([np.mean(values, axis=0) for values in recalls.values()])
     words = (
-        "Accuracy on each class after the last round, in %. A collapsed model knows few "
-        "of them."
+        "Accuracy on each class after the last round, in %. A collapsed model knows "
+        "few of them."
     )
     chart = Heat(shares, list(recalls), classes, "", "class")
     return Section("classes", "Classes", words, [Figure(chart, file="classes")])

@@ -31,8 +31,8 @@ PUBLISHED = ("digits", "cifar10", "cifar100", "stl10", "tinyimagenet")
 
 @dataclass(frozen=True, eq=False)
 class ReportedRun(FinishedRun):
-    """A finished run, and what its data say. `counts` is None for real sites, which keep
-    their class counts to themselves.
+    """A finished run, and what its data say. `counts` is None for real sites, which
+    keep their class counts to themselves.
     """
 
     classes: tuple[str, ...]

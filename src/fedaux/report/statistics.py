@@ -48,8 +48,8 @@ HEADER = ("difference, in points", "mean", "95 % interval", "p, corrected", "see
 
 
 def interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Return the 95 % confidence interval of the mean; None for fewer than `FEWEST_SEEDS`
-    values.
+    """Return the 95 % confidence interval of the mean; None for fewer than
+    `FEWEST_SEEDS` values.
     """
     if len(values) < FEWEST_SEEDS:
         return None

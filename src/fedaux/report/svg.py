@@ -88,8 +88,8 @@ class Svg:
 
 
 class Drawing:
-    """SVG elements, in the order in which they are drawn. `kind` is a class of the style
-    sheet; a `title` appears when you point at the element.
+    """SVG elements, in the order in which they are drawn. `kind` is a class of the
+    style sheet; a `title` appears when you point at the element.
     """
 
     def __init__(self) -> None:

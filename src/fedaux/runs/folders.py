@@ -73,7 +73,10 @@ def how_to_continue(folder: Path) -> str:
             "finished."
         )
     if state.round >= state.config.rounds:
-        return f"Stopped. All rounds are finished; `fedaux report {folder}` writes the report."
+        return (
+            f"Stopped. All rounds are finished; `fedaux report {folder}` writes the "
+            "report."
+        )
     after = "with round 1, which is prepared"
     if state.round:
         after = f"after round {state.round} of {state.config.rounds}"

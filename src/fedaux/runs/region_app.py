@@ -1,7 +1,8 @@
 """The server of one region in a Flower run: it serves a merging one, `fedaux run CONFIG
 --out FOLDER --regions 2`.
 
-    flwr run . north --run-config 'config="/path/fedaux.toml" out="/path/run" region="1/2"'
+    flwr run . north \\
+        --run-config 'config="/path/fedaux.toml" out="/path/run" region="1/2"'
 
 `out` is the folder of the merging server's run, which both see.
 """

@@ -74,7 +74,15 @@ def run(
     """Train one model with simulated clients in this process, or continue the run that
     is in the folder already.
 
-        result = fedaux.run("fedaux", data=(x, y), public=x_public, model=Net, clients=20, alpha=0.1, epsilon=1.0)
+        result = fedaux.run(
+            "fedaux",
+            data=(x, y),
+            public=x_public,
+            model=Net,
+            clients=20,
+            alpha=0.1,
+            epsilon=1.0,
+        )
 
     Args:
         method: A name of `fedaux.METHODS`, a `Method`, or a whole `Config`, of which

@@ -3,9 +3,9 @@ of what they answer.
 
 The merging server runs the ordinary loop, and `Regions` is its federation. All servers
 see the run's folder. The merging one keeps its state there, and says in a file below
-`REGIONS_FOLDER` which clients it asks for what; each `Region` answers with one file. Releases
-are handed on as they are, since a teacher's weights depend on everybody's; updates as
-their sum.
+`REGIONS_FOLDER` which clients it asks for what; each `Region` answers with one file.
+Releases are handed on as they are, since a teacher's weights depend on everybody's;
+updates as their sum.
 """
 
 from __future__ import annotations

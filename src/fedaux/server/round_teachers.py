@@ -152,7 +152,7 @@ class RoundTeachers:
             yield Ensemble.of(logits, self._weights_of(client, logits))
 
     def bayesian(self, models: Mapping[str, ModelSum]) -> Iterator[Ensemble]:
-        """Yield FedBE's teachers: the average of each prototype, and draws around it."""
+        """Yield FedBE's teachers: each prototype's average, and draws around it."""
         for label, model in models.items():
             seed = self.server.config.seed
             rng = numpy_stream(seed, "bayes", label, self.number)

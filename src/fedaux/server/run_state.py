@@ -431,8 +431,8 @@ def _read_tensors(path: Path) -> Arrays:
     if version != STATE_VERSION:  # a migration of older states would go here
         raise StateError(
             f"{path} was written by another version of fedaux (state {version}; this "
-            f"one reads {STATE_VERSION}): go on with that version, or start the run anew in "
-            "another folder"
+            f"one reads {STATE_VERSION}): go on with that version, or start the run "
+            "anew in another folder"
         )
     return tensors
 

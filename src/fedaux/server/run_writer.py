@@ -1,4 +1,6 @@
-"""Writes the state of a run into the files of its folder, which `RunState.load` reads."""
+"""Writes the state of a run into the files of its folder, which `RunState.load`
+reads.
+"""
 
 from __future__ import annotations
 

@@ -215,5 +215,8 @@ def _with_details(run: PlannedRun, error: TaskError) -> TaskError:
     write_atomically(path, error.details.encode())
     return replace(
         error,
-        text=f"this should not have happened ({error.text}). Please report it with {path}",
+        text=(
+            f"this should not have happened ({error.text}). Please report it with "
+            f"{path}"
+        ),
     )

@@ -35,7 +35,10 @@ from fedaux.report.terminal import plural
 from fedaux.sweeps.grid import SYMBOLS, PlannedRun, Sweep, describe_settings
 from fedaux.sweeps.workers import TaskError
 
-PAIRED = "Against the best arm on the same problem, paired by seed; p by Student's t, corrected by Holm:"
+PAIRED = (
+    "Against the best arm on the same problem, paired by seed; p by Student's t, "
+    "corrected by Holm:"
+)
 
 
 class SweepError(FedauxError):

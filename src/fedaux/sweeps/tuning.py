@@ -255,8 +255,8 @@ class Tuning:
         )
 
     def rows(self) -> list[tuple[str, ...]]:
-        """One row per method, as `TUNING_COLUMNS` says: its winner, how far the config's own
-        setting got, the cost.
+        """One row per method, as `TUNING_COLUMNS` says: its winner, how far the
+        config's own setting got, the cost.
         """
         return [self._row(name, trials) for name, trials in self.trials.items()]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -77,8 +77,8 @@ class Axis:
 
 
 def read_grid(table: Mapping[str, Any]) -> dict[str, dict[str, tuple[Value, ...]]]:
-    """`[tune]` of a config: by method the lists that take the place of `TUNING_GRID`'s; "" has
-    those for all methods.
+    """`[tune]` of a config: by method the lists that take the place of `TUNING_GRID`'s;
+    "" has those for all methods.
     """
     grids: dict[str, dict[str, tuple[Value, ...]]] = {}
     for name, value in table.items():
@@ -192,10 +192,11 @@ def _combinations(
     grid: Sequence[Axis], budget: int, seed: int
 ) -> Iterator[DottedSettings]:
     whole = math.prod(len(axis.allowed) for axis in grid)
+    products: Iterable[tuple[Any, ...]]
     if whole <= budget:
         products = itertools.product(*(axis.allowed for axis in grid))
     else:
-        products = zip(*(axis.drawn(seed) for axis in grid), strict=False)  # type: ignore[assignment]
+        products = zip(*(axis.drawn(seed) for axis in grid), strict=False)
     for values in itertools.islice(products, max(whole, 1000 * budget)):
         settings: DottedSettings = {}
         for value in values:

@@ -9,7 +9,9 @@ from fedaux import Corpus, Records, per_record_safe
 
 @per_record_safe  # your word that its output for a record depends on that record alone
 class Network(nn.Module):
-    """The part of your model below its last layer; fedaux adds a linear layer for the classes."""
+    """The part of your model below its last layer; fedaux adds a linear layer for the
+    classes.
+    """
 
     def __init__(self, inputs, width):
         super().__init__()
@@ -32,7 +34,9 @@ def network(shape, width=32):
 
 
 def data():
-    """Records with labels 0, 1, …. Images are uint8 (N, H, W, C), tables float32 (N, columns), texts lists of str."""
+    """Records with labels 0, 1, …. Images are uint8 (N, H, W, C), tables float32
+    (N, columns), texts lists of str.
+    """
     x, y = load_digits(return_X_y=True)
     return Corpus(
         train=Records((x / 16).astype(np.float32), y.astype(np.int64)),
