@@ -63,13 +63,11 @@ def analytic_hooks(config: Config) -> AnalyticHead:
     """Return the hooks of the method whose head is computed: the run's own, or the one
     that training starts from.
     """
-    own = find_method(config.method).analytic
-    made = (
-        hooks_of(config.method, dict(config.method_options))
-        if own
-        else hooks_of(config.head_start, {})
-    )
-    return cast(AnalyticHead, made)
+    if find_method(config.method).analytic:
+        hooks = hooks_of(config.method, dict(config.method_options))
+    else:
+        hooks = hooks_of(config.head_start, {})
+    return cast(AnalyticHead, hooks)
 
 
 @dataclass(frozen=True)
@@ -103,11 +101,9 @@ class ClassMeans(AnalyticHead):
         )
 
     def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head:
-        return (
-            discriminant_head(sums, covariance())
-            if self.covariance == "public"
-            else nearest_mean_head(sums)
-        )
+        if self.covariance == "public":
+            return discriminant_head(sums, covariance())
+        return nearest_mean_head(sums)
 
 
 def ridge_head(sums: FeatureMoments, penalty: float | None = None) -> Head:
@@ -121,32 +117,33 @@ def ridge_head(sums: FeatureMoments, penalty: float | None = None) -> Head:
     variance of their error they are the logits of a posterior.
     """
     assert sums.moments is not None
-    n, mean = sums.records, sums.mean
-    values, vectors = np.linalg.eigh(sums.moments - n * np.outer(mean, mean))
+    n = sums.records
+    mean = sums.mean
+    centred = sums.moments - n * np.outer(mean, mean)
+    values, vectors = np.linalg.eigh(centred)
     values = np.maximum(values, 0.0)
     targets = vectors.T @ (sums.class_sums.T - np.outer(mean, sums.counts))  # (D, C)
-    squares, total = (
-        np.square(targets).sum(axis=1),
-        n - np.square(sums.counts).sum() / n,
-    )
+    squares = np.square(targets).sum(axis=1)
+    total = n - np.square(sums.counts).sum() / n
 
     def errors(lam: float) -> tuple[float, float]:
         """(RSS, n − df)"""
+        penalised = values + lam
         with np.errstate(divide="ignore", invalid="ignore"):
-            explained = np.where(
-                values + lam > 0,
-                squares * (values + 2 * lam) / np.square(values + lam),
-                0.0,
-            ).sum()
-            degrees = 1 + np.where(values + lam > 0, values / (values + lam), 0.0).sum()
-        return max(float(total - explained), 1e-12 * total), float(
-            max(n - degrees, 1e-6 * n)
-        )
+            fits = squares * (values + 2 * lam) / np.square(penalised)
+            shares = values / penalised
+        # a direction without variance and without penalty explains nothing
+        explains = penalised > 0
+        explained = np.where(explains, fits, 0.0).sum()
+        degrees = 1 + np.where(explains, shares, 0.0).sum()
+        rss = max(float(total - explained), 1e-12 * total)
+        return rss, float(max(n - degrees, 1e-6 * n))
 
     if penalty is None:
         grid = PENALTIES * max(float(values.mean()), 1e-12)
         residuals = np.array([errors(lam) for lam in grid])
-        lam = float(grid[np.argmin(residuals[:, 0] / np.square(residuals[:, 1]))])
+        gcv = residuals[:, 0] / np.square(residuals[:, 1])
+        lam = float(grid[np.argmin(gcv)])
     else:
         lam = penalty * n
     residual, freedom = errors(lam)
@@ -161,9 +158,9 @@ def discriminant_head(sums: FeatureMoments, covariance: Matrix) -> Head:
     # with PyTorch, which a method's name must not wait for
     from fedaux.scoring.embedding import linear_discriminant
 
-    return Head(
-        *linear_discriminant(class_means(sums), covariance, log_prior(sums.counts))
-    )
+    means = class_means(sums)
+    weight, bias = linear_discriminant(means, covariance, log_prior(sums.counts))
+    return Head(weight, bias)
 
 
 def nearest_mean_head(sums: FeatureMoments) -> Head:
@@ -171,8 +168,10 @@ def nearest_mean_head(sums: FeatureMoments) -> Head:
     and their mean.
     """
     means = class_means(sums)
-    scale = max(float(np.square(means - means.mean(axis=0)).sum(axis=1).mean()), 1e-12)
-    return Head(means / scale, -0.5 * np.square(means).sum(axis=1) / scale)
+    distances = np.square(means - means.mean(axis=0)).sum(axis=1)
+    scale = max(float(distances.mean()), 1e-12)
+    bias = -0.5 * np.square(means).sum(axis=1) / scale
+    return Head(means / scale, bias)
 
 
 def class_means(sums: FeatureMoments) -> Matrix:
@@ -180,14 +179,16 @@ def class_means(sums: FeatureMoments) -> Matrix:
     all records.
     """
     counts = sums.counts[:, None]
-    return np.where(counts > 0, sums.class_sums / np.maximum(counts, 1.0), sums.mean)
+    means = sums.class_sums / np.maximum(counts, 1.0)
+    return np.where(counts > 0, means, sums.mean)
 
 
 def log_prior(counts: Matrix) -> Matrix:
     """Return the log-prior of each class, with one extra record per class so that none
     is impossible.
     """
-    return np.asarray(np.log((counts + 1) / (counts.sum() + len(counts))))
+    records = counts.sum() + len(counts)
+    return np.asarray(np.log((counts + 1) / records))
 
 
 def within_covariance(sums: FeatureMoments) -> Matrix:
@@ -203,17 +204,17 @@ def shrunk(covariance: Matrix, records: float) -> Matrix:
     et al. 2010).
     """
     width = len(covariance)
-    scale, squares = np.trace(covariance) / width, np.square(covariance).sum()
+    scale = np.trace(covariance) / width
+    squares = np.square(covariance).sum()
     spread = (records + 1 - 2 / width) * (squares - width * scale**2)
-    share = (
-        1.0
-        if spread <= 0
-        else min(1.0, ((1 - 2 / width) * squares + (width * scale) ** 2) / spread)
-    )
+    if spread <= 0:
+        share = 1.0
+    else:
+        error = (1 - 2 / width) * squares + (width * scale) ** 2
+        share = min(1.0, error / spread)
     share = max(share, 1e-6)
-    return np.asarray(
-        (1 - share) * covariance + share * max(scale, 1e-12) * np.eye(width)
-    )
+    identity = np.eye(width)
+    return np.asarray((1 - share) * covariance + share * max(scale, 1e-12) * identity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,18 +252,17 @@ class FeatureSums:
         terms = {"class_sums": moments.class_sums, "counts": moments.counts}
         if moments.moments is not None:
             terms["moments"] = moments.moments[np.triu_indices(len(moments.moments))]
-        return cls(
-            {name: FixedSum.of(values, 1.0, SUM_BITS) for name, values in terms.items()}
-        )
+        sums = {}
+        for name, values in terms.items():
+            sums[name] = FixedSum.of(values, 1.0, SUM_BITS)
+        return cls(sums)
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        return cls(
-            {
-                name: FixedSum.from_steps(steps, SUM_BITS)
-                for name, steps in arrays.items()
-            }
-        )
+        sums = {}
+        for name, steps in arrays.items():
+            sums[name] = FixedSum.from_steps(steps, SUM_BITS)
+        return cls(sums)
 
     def to_arrays(self) -> Arrays:
         return {name: total.steps for name, total in self.sums.items()}

@@ -101,39 +101,37 @@ class ModelSum:
         """Make the sum of one model, weighted by its number of records."""
         if records < 1:
             raise ValueError("an update must stand for at least one record")
-        terms = {
-            name: values
-            for name, values in weights.items()
-            if np.issubdtype(values.dtype, np.floating)
-        }
-        counters = {
-            name: values for name, values in weights.items() if name not in terms
-        }
+        terms: Arrays = {}
+        counters: Arrays = {}
+        for name, values in weights.items():
+            is_float = np.issubdtype(values.dtype, np.floating)
+            kind = terms if is_float else counters
+            kind[name] = values
         if second_moment:
             terms["squares"] = np.square(weights["parameters"], dtype=np.float64)
-        sums = {
-            name: FixedSum.of(values, records, WEIGHT_BITS)
-            for name, values in terms.items()
-        }
+        sums = {}
+        for name, values in terms.items():
+            sums[name] = FixedSum.of(values, records, WEIGHT_BITS)
         return cls(sums, counters, records)
 
     def merge(self, other: Self) -> None:
         for name, total in other.sums.items():
-            self.sums.setdefault(name, FixedSum(total.steps.shape, total.bits)).merge(
-                total
-            )
+            if name not in self.sums:
+                self.sums[name] = FixedSum(total.steps.shape, total.bits)
+            self.sums[name].merge(total)
         for name, values in other.counters.items():
             self.counters[name] = np.maximum(self.counters.get(name, values), values)
         self.records += other.records
 
     def average(self) -> Arrays:
         """Σ n·θ / Σ n as float32, counters as they are."""
-        means = {
-            name: (total.value() / self.records).astype(np.float32)
-            for name, total in self.sums.items()
-            if name != "squares"
-        }
-        return {**means, **self.counters}
+        average = {}
+        for name, total in self.sums.items():
+            if name == "squares":
+                continue
+            mean = total.value() / self.records
+            average[name] = mean.astype(np.float32)
+        return {**average, **self.counters}
 
     def gaussian_draws(self, count: int, rng: np.random.Generator) -> Iterable[Arrays]:
         """FedBE: models drawn from N(mean, diag var) over the clients' weights; buffers
@@ -141,9 +139,9 @@ class ModelSum:
         """
         average = self.average()
         mean = self.sums["parameters"].value() / self.records
-        spread = np.sqrt(
-            np.maximum(self.sums["squares"].value() / self.records - mean**2, 0.0)
-        )
+        variance = self.sums["squares"].value() / self.records - mean**2
+        # rounding may leave less than nothing
+        spread = np.sqrt(np.maximum(variance, 0.0))
         for _ in range(count):
             drawn = mean + spread * rng.standard_normal(mean.shape)
             yield {**average, "parameters": drawn.astype(np.float32)}
@@ -164,23 +162,20 @@ class Ensemble:
         """One teacher, all of it or a ValueError. logits: (N, C); weights: (N,), in (0,
         1]; without them, all 1.
         """
-        weights = np.ones(len(logits)) if weights is None else weights
+        if weights is None:
+            weights = np.ones(len(logits))
         return cls(
-            *(
-                FixedSum.of(logits, weights, ENSEMBLE_BITS),
-                _sum(weights),
-                _sum(np.square(weights)),
-            )
+            FixedSum.of(logits, weights, ENSEMBLE_BITS),
+            _sum(weights),
+            _sum(np.square(weights)),
         )
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        return cls(
-            *(
-                FixedSum.from_steps(arrays[name], ENSEMBLE_BITS)
-                for name in ("logits", "mass", "squares")
-            )
-        )
+        logits = FixedSum.from_steps(arrays["logits"], ENSEMBLE_BITS)
+        mass = FixedSum.from_steps(arrays["mass"], ENSEMBLE_BITS)
+        squares = FixedSum.from_steps(arrays["squares"], ENSEMBLE_BITS)
+        return cls(logits, mass, squares)
 
     def to_arrays(self) -> Arrays:
         """Return the arrays to send: a client's part, or an aggregator's."""
@@ -192,12 +187,10 @@ class Ensemble:
 
     @classmethod
     def empty(cls, size: int, classes: int) -> Self:
-        return cls(
-            *(
-                FixedSum(shape, ENSEMBLE_BITS)
-                for shape in ((size, classes), (size,), (size,))
-            )
-        )
+        logits = FixedSum((size, classes), ENSEMBLE_BITS)
+        mass = FixedSum((size,), ENSEMBLE_BITS)
+        squares = FixedSum((size,), ENSEMBLE_BITS)
+        return cls(logits, mass, squares)
 
     def merge(self, other: Self) -> None:
         self.logits.merge(other.logits)
@@ -220,12 +213,10 @@ class Ensemble:
         """Mean over D_distill of (Σ s)²/Σ s²: the number of clients if all count
         equally, 1 if one outweighs all.
         """
-        return float(
-            np.mean(
-                np.square(self.mass.value())
-                / np.maximum(self.squares.value(), 2.0**-self.squares.bits)
-            )
-        )
+        step = 2.0**-self.squares.bits
+        squares = np.maximum(self.squares.value(), step)
+        teachers = np.square(self.mass.value()) / squares
+        return float(np.mean(teachers))
 
 
 @dataclass
@@ -259,9 +250,9 @@ class Contribution:
         for label, model in other.models.items():
             self.models.setdefault(label, ModelSum()).merge(model)
         if other.ensemble is not None:
-            self.ensemble = self.ensemble or Ensemble.empty(
-                *other.ensemble.logits.steps.shape
-            )
+            if self.ensemble is None:
+                size, classes = other.ensemble.logits.steps.shape
+                self.ensemble = Ensemble.empty(size, classes)
             self.ensemble.merge(other.ensemble)
         self.clients += other.clients
         self.teachers += other.teachers
@@ -271,60 +262,48 @@ class Contribution:
         """Read what `to_arrays` wrote; the result can be merged, but not merged
         into.
         """
-        models = {
-            label: ModelSum(
-                {
-                    name: FixedSum.from_steps(steps, WEIGHT_BITS)
-                    for name, steps in sums.items()
-                },
-                rooms["counters"][label],
-                int(rooms["records"][label]["count"]),
-            )
-            for label, sums in rooms["sums"].items()
-        }
-        ensemble = (
-            Ensemble.from_arrays(rooms["ensemble"]["sums"])
-            if "ensemble" in rooms
-            else None
-        )
-        return cls(
-            models,
-            ensemble,
-            **{name: int(count) for name, count in rooms["counts"]["all"].items()},
-        )
+        models = {}
+        for label, steps in rooms["sums"].items():
+            sums = {}
+            for name, array in steps.items():
+                sums[name] = FixedSum.from_steps(array, WEIGHT_BITS)
+            records = int(rooms["records"][label]["count"])
+            models[label] = ModelSum(sums, rooms["counters"][label], records)
+        ensemble = None
+        if "ensemble" in rooms:
+            ensemble = Ensemble.from_arrays(rooms["ensemble"]["sums"])
+        counts = {name: int(count) for name, count in rooms["counts"]["all"].items()}
+        return cls(models, ensemble, **counts)
 
     def to_arrays(self) -> ArrayTree:
         """Return the arrays to send to another server, all integers."""
-        return {
-            "sums": {
-                label: {name: total.steps for name, total in model.sums.items()}
-                for label, model in self.models.items()
-            },
-            "counters": {label: model.counters for label, model in self.models.items()},
-            "records": {
-                label: {"count": np.array(model.records)}
-                for label, model in self.models.items()
-            },
-            "counts": {
-                "all": {
-                    "clients": np.array(self.clients),
-                    "teachers": np.array(self.teachers),
-                }
-            },
-            **(
-                {}
-                if self.ensemble is None
-                else {"ensemble": {"sums": self.ensemble.to_arrays()}}
-            ),
+        sums = {}
+        counters = {}
+        records = {}
+        for label, model in self.models.items():
+            sums[label] = {name: total.steps for name, total in model.sums.items()}
+            counters[label] = model.counters
+            records[label] = {"count": np.array(model.records)}
+        counts = {
+            "clients": np.array(self.clients),
+            "teachers": np.array(self.teachers),
         }
+        arrays: ArrayTree = {
+            "sums": sums,
+            "counters": counters,
+            "records": records,
+            "counts": {"all": counts},
+        }
+        if self.ensemble is not None:
+            arrays["ensemble"] = {"sums": self.ensemble.to_arrays()}
+        return arrays
 
     def finish(self) -> tuple[dict[str, Arrays], Ensemble | None]:
         """Return each prototype's average, and the ensemble to distil, None without
         teachers.
         """
-        return {
-            label: model.average() for label, model in self.models.items()
-        }, self.ensemble
+        averages = {label: model.average() for label, model in self.models.items()}
+        return averages, self.ensemble
 
 
 def check_logits(logits: Reals) -> None:
@@ -339,9 +318,9 @@ def _sum(weights: Reals) -> FixedSum:
 
 
 def _check_term(values: Reals, weight: float, bits: int) -> None:
-    largest = (
-        max(float(values.max(initial=0.0)), -float(values.min(initial=0.0))) * weight
-    )
+    highest = float(values.max(initial=0.0))
+    lowest = float(values.min(initial=0.0))
+    largest = max(highest, -lowest) * weight
     if not largest < 2.0 ** (58 - bits):  # also refuses NaN
         raise ValueError(
             f"a contribution of size {largest:.3g} is refused: not finite, or out of "
@@ -353,7 +332,10 @@ def _check_room(steps: NDArray[np.int64]) -> None:
     """Two numbers below 2^62 cannot wrap when added, so checking after every addition
     is early enough.
     """
-    if steps.size and max(int(steps.max()), -int(steps.min())) >= 2**62:
+    if not steps.size:
+        return
+    largest = max(int(steps.max()), -int(steps.min()))
+    if largest >= 2**62:
         raise OverflowError(
             "the sum of the contributions is out of range; fewer records per round, or "
             "smaller weights"

@@ -55,7 +55,8 @@ class FedAdam(Hooks):
         delta = mean - theta
         m = self.beta1 * state["m"] + (1 - self.beta1) * delta
         v = self.second_moment(state["v"], np.square(delta))
-        return theta + self.server_lr * m / (np.sqrt(v) + self.tau), {"m": m, "v": v}
+        theta = theta + self.server_lr * m / (np.sqrt(v) + self.tau)
+        return theta, {"m": m, "v": v}
 
     def second_moment(self, v: ModelVector, squared: ModelVector) -> ModelVector:
         return self.beta2 * v + (1 - self.beta2) * squared

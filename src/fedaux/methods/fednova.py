@@ -30,10 +30,12 @@ def accumulated(work: LocalWork) -> float:
     """
     if work.optimizer == "adam":
         return float(work.steps)
-    rho, pull = work.momentum, work.lr * work.mu
+    rho = work.momentum
+    pull = work.lr * work.mu
     # of (way, velocity, 1), in units of lr·g
-    one_step = np.array([[1 - pull, rho, 1], [-pull, rho, 1], [0, 0, 1]])
-    return float(np.linalg.matrix_power(one_step, work.steps)[0, 2])
+    step = np.array([[1 - pull, rho, 1], [-pull, rho, 1], [0, 0, 1]])
+    all_steps = np.linalg.matrix_power(step, work.steps)
+    return float(all_steps[0, 2])
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,8 @@ class FedNova(Hooks):
         state: Arrays,
     ) -> ClientUpdate:
         a = accumulated(work)
-        return ClientUpdate(
-            start + (trained - start) / np.float32(a),
-            extra={"a": np.array([a], np.float32)},
-        )
+        normalised = start + (trained - start) / np.float32(a)
+        return ClientUpdate(normalised, extra={"a": np.array([a], np.float32)})
 
     def server_step(
         self,

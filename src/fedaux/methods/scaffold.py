@@ -68,11 +68,8 @@ class Scaffold(Hooks):
         state: Arrays,
     ) -> ClientUpdate:
         before = state.get("c", np.zeros_like(start))
-        after = (
-            before
-            - received["c"]
-            + (start - trained) / np.float32(work.lr * accumulated(work))
-        )
+        distance = np.float32(work.lr * accumulated(work))
+        after = before - received["c"] + (start - trained) / distance
         return ClientUpdate(trained, extra={"c": after - before}, state={"c": after})
 
     def server_step(
@@ -83,6 +80,5 @@ class Scaffold(Hooks):
         fraction: float,
         state: Arrays,
     ) -> tuple[ModelVector, Arrays]:
-        return theta + self.server_lr * (mean - theta), {
-            "c": state["c"] + fraction * extra["c"]
-        }
+        c = state["c"] + fraction * extra["c"]
+        return theta + self.server_lr * (mean - theta), {"c": c}

@@ -32,20 +32,21 @@ _ENSEMBLE = "ensemble."
 
 def to_vector(arrays: Arrays) -> NDArray[np.int64]:
     """Join arrays of integers, in the order of their names."""
-    return np.concatenate(
-        [np.asarray(arrays[name], np.int64).ravel() for name in sorted(arrays)]
-    )
+    columns = []
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name], np.int64)
+        columns.append(array.ravel())
+    return np.concatenate(columns)
 
 
 def from_vector(vector: NDArray[np.int64], shapes: Shapes) -> Arrays:
     """Split a vector into arrays again."""
     names = sorted(shapes)
     ends = np.cumsum([int(np.prod(shapes[name])) for name in names])
-    parts = np.split(vector, ends[:-1])
-    return {
-        name: part.reshape(shapes[name])
-        for name, part in zip(names, parts, strict=True)
-    }
+    arrays = {}
+    for name, values in zip(names, np.split(vector, ends[:-1]), strict=True):
+        arrays[name] = values.reshape(shapes[name])
+    return arrays
 
 
 def vector_length(shapes: Shapes) -> int:
@@ -58,17 +59,14 @@ def update_shapes(order: TrainOrder, hooks: Hooks) -> Shapes:
     work = LocalWork(1, order.lr, order.optimizer, order.momentum, order.mu)
     extra = hooks.client_update(start, start, work, order.broadcast, {}).extra
     models = _floats(with_extra(order.weights, extra))
-    shapes = {name: array.shape for name, array in models.items()} | {
-        "n": (1,),
-        "loss": (1,),
-    }
+    shapes = {name: array.shape for name, array in models.items()}
+    shapes["n"] = (1,)
+    shapes["loss"] = (1,)
     if find_method(order.method).teachers == "bayesian":
         shapes["squares"] = start.shape
     if order.teaching:
-        shapes |= {
-            f"{_ENSEMBLE}{name}": shape
-            for name, shape in ensemble_shapes(order).items()
-        }
+        for name, shape in ensemble_shapes(order).items():
+            shapes[f"{_ENSEMBLE}{name}"] = shape
     return shapes
 
 
@@ -78,16 +76,15 @@ def summed_update(order: TrainOrder, update: Update, hooks: Hooks) -> NDArray[np
     """
     records = update.records if hooks.weighted else 1
     squares = find_method(order.method).teachers == "bayesian"
-    model = ModelSum.of(
-        _floats(with_extra(update.weights, update.extra)), records, squares
-    )
+    sent = _floats(with_extra(update.weights, update.extra))
+    model = ModelSum.of(sent, records, squares)
     loss = FixedSum.of(np.array([update.loss]), float(records), WEIGHT_BITS)
     arrays = {name: total.steps for name, total in model.sums.items()}
-    arrays |= {"n": np.array([records]), "loss": loss.steps}
-    return to_vector(
-        arrays
-        | {f"{_ENSEMBLE}{name}": steps for name, steps in update.ensemble.items()}
-    )
+    arrays["n"] = np.array([records])
+    arrays["loss"] = loss.steps
+    for name, steps in update.ensemble.items():
+        arrays[f"{_ENSEMBLE}{name}"] = steps
+    return to_vector(arrays)
 
 
 def summed_contribution(
@@ -97,26 +94,24 @@ def summed_contribution(
     loss.
     """
     arrays = from_vector(total, update_shapes(order, hooks))
-    records, loss = int(arrays.pop("n")[0]), arrays.pop("loss")
-    ensemble = {
-        name.removeprefix(_ENSEMBLE): arrays.pop(name)
-        for name in sorted(arrays)
-        if name.startswith(_ENSEMBLE)
-    }
+    records = int(arrays.pop("n")[0])
+    summed_loss = float(arrays.pop("loss")[0]) * 2.0**-WEIGHT_BITS
+    taught = {}
+    for name in sorted(arrays):
+        if name.startswith(_ENSEMBLE):
+            taught[name.removeprefix(_ENSEMBLE)] = arrays.pop(name)
+    sums = {}
+    for name, steps in arrays.items():
+        sums[name] = FixedSum.from_steps(steps, WEIGHT_BITS)
     counters = {
         name: values for name, values in order.weights.items() if name not in arrays
     }
-    sums = {
-        name: FixedSum.from_steps(steps, WEIGHT_BITS) for name, steps in arrays.items()
-    }
-    taught = Ensemble.from_arrays(ensemble) if ensemble else None
-    contribution = Contribution(
-        {label: ModelSum(sums, counters, records)},
-        taught,
-        clients,
-        clients if taught else 0,
-    )
-    return contribution, records, float(loss[0]) * 2.0**-WEIGHT_BITS / max(1, records)
+    model = ModelSum(sums, counters, records)
+    contribution = Contribution({label: model}, clients=clients)
+    if taught:
+        contribution.ensemble = Ensemble.from_arrays(taught)
+        contribution.teachers = clients
+    return contribution, records, summed_loss / max(1, records)
 
 
 def _floats(arrays: Arrays) -> Arrays:

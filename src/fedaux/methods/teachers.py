@@ -17,7 +17,8 @@ from fedaux.models import load_state
 from fedaux.models.inference import predict
 
 DRAWS = 10  # of FedBE, from its Gaussian
-_UNIT, _LEAST = 2.0**-10, 2.0**-30  # of a logit variance, and the smallest weight
+_UNIT = 2.0**-10  # of a logit variance
+_LEAST = 2.0**-30  # the smallest weight
 
 
 def teacher_logits(
@@ -46,9 +47,8 @@ def variance_weights(logits: NDArray[np.floating]) -> NDArray[np.float64]:
     (N, C) → (N,), in (0, 1]: in steps of 2⁻¹⁰, as a common factor is free, and never
     more than 1.
     """
-    return np.asarray(
-        np.clip(np.var(logits, axis=1, dtype=np.float64) * _UNIT, _LEAST, 1.0)
-    )
+    variances = np.var(logits, axis=1, dtype=np.float64)
+    return np.asarray(np.clip(variances * _UNIT, _LEAST, 1.0))
 
 
 def bayesian_teachers(models: ModelSum, rng: np.random.Generator) -> Iterator[Arrays]:
