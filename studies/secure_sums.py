@@ -6,7 +6,7 @@ noise of each client's own.
     python -m studies.secure_sums studies/published.toml      # a published encoder; features take half an hour once
 
 Features of CIFAR-10 under the extractor of a config, 50,000 records, replace-one, δ =
-1e-5. Dimension, split and floor are chosen on public data (`class_moments.plan`); test
+1e-5. Dimension, split and floor are chosen on public data (`moments_plan.choose_split`); test
 labels are read for the figures alone. Arms:
 
     secure          one sum under one noise: the same integers however many clients
@@ -46,12 +46,7 @@ from fedaux.messages import Release
 from fedaux.models import flatten_state
 from fedaux.privacy.mechanism import Summary, release, release_multiplier
 from fedaux.scoring.base import Reference
-from fedaux.scoring.class_moments import (
-    ClassMomentsScorer,
-    Moments,
-    sensitivity,
-    symmetric_noise,
-)
+from fedaux.scoring.class_moments import ClassMomentsScorer
 from fedaux.scoring.embedding import (
     SENSITIVITY,
     ClassEmbeddingScorer,
@@ -62,7 +57,9 @@ from fedaux.scoring.embedding import (
     pool_classes,
 )
 from fedaux.scoring.features import H0, FeatureCache
+from fedaux.scoring.moments_plan import symmetric_noise
 from fedaux.scoring.registry import make_scorer
+from fedaux.scoring.second_moments import Moments, sensitivity
 from studies.scorers import RESULTS, over_splits, prepared_server
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 1000.0)  # the last stands for no noise

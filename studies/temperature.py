@@ -3,7 +3,7 @@ head better than its own.
 
     python -m studies.temperature     # digits, and CIFAR-10 on a published encoder: its features take half an hour
 
-The head tempers its logits by the noise that is known (`class_moments._tempered`,
+The head tempers its logits by the noise that is known (`second_moments._tempered`,
 `embedding.Pooled.discriminant`). Here one further temperature is chosen where the
 dimension is, on pseudo-classes of D⁻, and judged by the log-loss on the test set,
 beside none and beside the best one, which only test labels could choose. One sum under
@@ -25,13 +25,9 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.privacy.mechanism import release
 from fedaux.report.tables import markdown
-from fedaux.scoring.class_moments import (
-    _PUBLIC_ROWS,
-    ClassMomentsScorer,
-    _pseudo_classes,
-    _Trial,
-)
+from fedaux.scoring.class_moments import _PUBLIC_ROWS, ClassMomentsScorer
 from fedaux.scoring.embedding import embed, spectrum
+from fedaux.scoring.moments_plan import _pseudo_classes, _Trial
 from studies.secure_sums import Setting
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)

@@ -26,15 +26,14 @@ def unknown_classes(released: Sequence[ClassValues]) -> list[tuple[int, float, f
     """
     from scipy.stats import norm
 
-    counts = np.stack([one.counts for one in released])  # (n, C)
-    noise = np.array([max(one.count_noise, 1e-9) for one in released])
-    total, deviation = counts.sum(axis=0), float(np.sqrt(np.square(noise).sum()))
+    counts = np.stack([values.counts for values in released])  # (n, C)
+    noise = np.array([max(values.count_noise, 1e-9) for values in released])
+    total = counts.sum(axis=0)
+    deviation = float(np.sqrt(np.square(noise).sum()))
     single = float(norm.isf(norm.sf(DEVIATIONS) / len(released)))
-    known = (total >= DEVIATIONS * deviation) | (
-        (counts / noise[:, None]).max(axis=0) >= single
-    )
+    largest = (counts / noise[:, None]).max(axis=0)
+    stands_out = (total >= DEVIATIONS * deviation) | (largest >= single)
     # where there is hardly any noise, a class without records is still unknown
-    known &= total >= 0.5
-    return [
-        (int(label), float(total[label]), deviation) for label in np.flatnonzero(~known)
-    ]
+    stands_out &= total >= 0.5
+    unknown = np.flatnonzero(~stands_out)
+    return [(int(label), float(total[label]), deviation) for label in unknown]

@@ -7,9 +7,10 @@ from __future__ import annotations
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.errors import import_function
 from fedaux.scoring.base import PublicScorer
-from fedaux.scoring.class_moments import ClassMomentsScorer, PublicFacts
+from fedaux.scoring.class_moments import ClassMomentsScorer
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.logistic import LogisticScorer
+from fedaux.scoring.moments_plan import PublicFacts
 
 
 def make_scorer(

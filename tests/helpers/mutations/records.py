@@ -21,7 +21,7 @@ from fedaux.data.labels import DeclaredClasses
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import accounting, dp_sgd, mechanism, module_validation, per_record
 from fedaux.privacy.units import Units
-from fedaux.scoring import class_moments, embedding
+from fedaux.scoring import class_moments, embedding, second_moments
 from helpers.mutations.registry import fails, found_by
 
 SOURCE_CONTRACT = "attacks/test_source_contract.py::test_one_record_changes_no_other"
@@ -207,8 +207,8 @@ def split_has_any_norm(patch: pytest.MonkeyPatch) -> None:
     def any_split(public: Any) -> Any:
         return public["split"].astype(np.float64)
 
-    patch.setattr(class_moments, "exact_split", any_split)
-    patch.setattr(summaries.moments, "exact_split", any_split)
+    for module in (class_moments, second_moments, summaries.moments):
+        patch.setattr(module, "exact_split", any_split)
 
 
 @fails(

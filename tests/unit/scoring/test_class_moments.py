@@ -24,22 +24,22 @@ from fedaux.messages.types import ArrayGroup
 from fedaux.privacy.mechanism import GRID, continuous_multiplier, release, unit_rows
 from fedaux.privacy.units import Units
 from fedaux.scoring.base import Reference
-from fedaux.scoring.class_moments import (
-    HEADS,
+from fedaux.scoring.class_moments import ROW_STEPS, SHARE_STEPS, ClassMomentsScorer
+from fedaux.scoring.embedding import ClassEmbeddingScorer, HeadArrays
+from fedaux.scoring.moments_plan import (
     PLAIN_SPLITS,
-    ROW_STEPS,
-    SHARE_STEPS,
-    ClassMomentsScorer,
-    Moments,
     PublicFacts,
-    Split,
     choose_split,
-    public_split,
-    sensitivity,
     widest_level,
 )
-from fedaux.scoring.embedding import ClassEmbeddingScorer, HeadArrays
 from fedaux.scoring.registry import make_scorer
+from fedaux.scoring.second_moments import (
+    HEADS,
+    Moments,
+    Split,
+    public_split,
+    sensitivity,
+)
 
 SPLITS = [
     (0.6, 0.0, 0.8),

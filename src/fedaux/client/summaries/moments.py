@@ -1,6 +1,6 @@
 """Class sums, counts and second moments of φ under one noise, for the class moments.
 
-What the server makes of them is in `scoring.class_moments`.
+What the server makes of them is in `scoring.second_moments`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,8 @@ from fedaux.client.summaries.embedding import embed_per_record
 from fedaux.core.arrays import Arrays, Vector
 from fedaux.privacy.mechanism import GRID, Summary, quantize
 from fedaux.scoring.base import Features, Labels, Shares
-from fedaux.scoring.class_moments import (
-    ROW_STEPS,
-    SHARE_STEPS,
-    ClassMomentsScorer,
-    exact_split,
-    second_size,
-    triangle,
-)
+from fedaux.scoring.class_moments import ROW_STEPS, SHARE_STEPS, ClassMomentsScorer
+from fedaux.scoring.second_moments import exact_split, second_size, triangle
 
 _ENTRIES = 2**21  # of rows at a time
 
@@ -55,7 +49,7 @@ def class_moments(
 
     A row is rounded towards zero in steps of 1/ROW_STEPS and then multiplied by its
     share in whole steps of 1/SHARE_STEPS, so a unit adds a convex combination of whole
-    rows, times SHARE_STEPS: `scoring.class_moments.sensitivity` holds for it as it does
+    rows, times SHARE_STEPS: `scoring.second_moments.sensitivity` holds for it as it does
     for rows.
     """
     split = exact_split(public)
