@@ -22,12 +22,12 @@ import numpy as np
 from fedaux.messages import SumTerms
 from fedaux.privacy.roster import simulated_key
 from fedaux.privacy.secure_sum import (
-    SIGNATURE,
     agreed_threshold,
     new_site,
     sum_settings,
     unmasked_sum,
 )
+from fedaux.privacy.secure_sum.keys import SIGNATURE
 
 SITES = (3, 10, 100, 300)
 LENGTHS = (100_000, 5_000_000)

@@ -117,7 +117,7 @@ def test_the_page_names_the_source_file_of_what_is_replaced(row: FailingTest) ->
     replaced = replaced_files(row.mutation)
     stops = ROWS[row.attack].split(" | ")[2]
     assert not replaced or replaced & set(
-        re.findall(r"`([a-z_]+/[a-z_0-9]+\.py)`", stops)
+        re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`", stops)
     )
 
 

@@ -46,21 +46,15 @@ from fedaux.messages import (
     plan_of,
 )
 from fedaux.methods.summed_update import to_vector
-from fedaux.privacy import curve25519, secure_sum
-from fedaux.privacy.account import SiteAccount
+from fedaux.privacy import curve25519
 from fedaux.privacy.curve25519 import public_key
 from fedaux.privacy.roster import load_signing_key
-from fedaux.privacy.secure_sum import (
-    SHARE,
-    Keys,
-    SiteState,
-    combine,
-    keystream,
-    lagrange_weights,
-    split,
-    sum_settings,
-    survivors_signed,
-)
+from fedaux.privacy.secure_sum import Keys, SecureSumError, SiteState, sum_settings
+from fedaux.privacy.secure_sum import keys as session_keys
+from fedaux.privacy.secure_sum.masks import keystream
+from fedaux.privacy.secure_sum.shamir import SHARE, combine, lagrange_weights, split
+from fedaux.privacy.secure_sum.site import survivors_signed
+from fedaux.privacy.site_account import SiteAccount
 from helpers.audited_sites import audited_site, write_rows
 from helpers.mutations import find_mutation
 
@@ -206,8 +200,8 @@ def test_a_copied_key_that_were_taken_would_give_other_masks(
     """The second line of defence: without any check of keys, the masks of a copied key
     do not cancel.
     """
-    monkeypatch.setattr(secure_sum, "check_possession", lambda *_: None)
-    monkeypatch.setattr(secure_sum, "check_encoding", lambda *_: None)
+    monkeypatch.setattr(session_keys, "check_possession", lambda *_: None)
+    monkeypatch.setattr(session_keys, "check_encoding", lambda *_: None)
     monkeypatch.setattr(curve25519, "has_full_order", lambda _: True)
     sites = SecureSites.at(own(settings("ridge", secure=True)), tmp_path)
     truth, alone = opened_alone(sites, how)
@@ -478,10 +472,10 @@ def test_signing_with_another_key_is_no_proof_of_possession() -> None:
     key = Ed25519PrivateKey.generate()
     other = Ed25519PrivateKey.generate()
     public = key.public_key().public_bytes_raw()
-    secure_sum.check_possession("a", public, key.sign(b"message"), b"message")
+    session_keys.check_possession("a", public, key.sign(b"message"), b"message")
     for proof in (other.sign(b"message"), key.sign(b"another")):
-        with pytest.raises(secure_sum.SecureSumError, match="does not prove"):
-            secure_sum.check_possession("a", public, proof, b"message")
+        with pytest.raises(SecureSumError, match="does not prove"):
+            session_keys.check_possession("a", public, proof, b"message")
 
 
 def test_the_kinds_of_this_page_are_those_that_exist() -> None:

@@ -10,7 +10,8 @@ import pytest
 from fedaux.config.sections import LocalConfig, PrivacyConfig
 from fedaux.core.accounts import Account
 from fedaux.privacy import mechanism
-from fedaux.privacy.account import TRAINING, BudgetStore, Entry
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.account_file import TRAINING, Entry
 from fedaux.privacy.accounting import (
     BudgetError,
     Mechanism,

@@ -14,8 +14,8 @@ import pytest
 
 from fedaux.client.secure_sums import FOLDER as SUMS
 from fedaux.core.io import DECODED
-from fedaux.privacy.account import FILE as ACCOUNT
 from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.account_file import FILE as ACCOUNT
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.roster import ROSTER_FILE
 from fedaux.runs.run_lock import LOCK_FILE as LOCK

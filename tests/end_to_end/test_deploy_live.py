@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from fedaux.cli import app
 from fedaux.config.schema import Config
 from fedaux.deploy.certificates import site_fingerprint
-from fedaux.privacy.account import read_account
+from fedaux.privacy.account_file import read_account
 from fedaux.server.run_state import RunState
 from helpers.deployments import AWKWARD, LiveDeployment, playing, processes, until
 
@@ -176,7 +176,7 @@ def test_whatever_fails_in_a_round_is_back_by_itself_and_the_run_is_completed(
                     [
                         entry
                         for entry in read_account(made.site(name) / "vault")[1]
-                        if entry.steps
+                        if entry.mechanism.steps
                     ]
                 )
                 == 1

@@ -29,7 +29,8 @@ from fedaux.config.sections import (
 )
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.privacy import account, dp_sgd
-from fedaux.privacy.account import BudgetStore, read_account
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.account_file import read_account
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import in_process
 from fedaux.runs.session import run_in_folder
@@ -206,7 +207,7 @@ def spent(folder: Path) -> dict[str, tuple[int, int]]:
     """(releases, rounds of training) that each client's own account has."""
     found = {}
     for path in sorted((folder / "clients").iterdir()):
-        costly = [entry for entry in read_account(path)[1] if entry.steps > 0]
+        costly = [entry for entry in read_account(path)[1] if entry.mechanism.steps > 0]
         trained = sum(entry.trains for entry in costly)
         found[path.name] = len(costly) - trained, trained
     return found

@@ -22,7 +22,7 @@ from fedaux.core.accounts import Account
 from fedaux.core.failures import Failure, Refusal
 from fedaux.data.federated import open_data
 from fedaux.messages import Update
-from fedaux.privacy.account import read_account
+from fedaux.privacy.account_file import read_account
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.runs.runner import in_process
 from fedaux.server.preparation import initial_state

@@ -38,9 +38,10 @@ from fedaux.messages import (
     SumTerms,
     TrainOrder,
 )
-from fedaux.privacy.account import SiteAccount, read_account
+from fedaux.privacy.account_file import read_account
 from fedaux.privacy.accounting import release_mechanism, total_epsilon
 from fedaux.privacy.mechanism import noise_scale
+from fedaux.privacy.site_account import SiteAccount
 from fedaux.runs.runner import in_process
 from fedaux.scoring.base import bound_function
 from fedaux.server import agreement
@@ -176,9 +177,11 @@ def test_the_releases_are_summed_with_the_noise_of_one(
     assert not result.state.releases
     for client in result.state.summed:
         _, entries = read_account(folder / "clients" / client)
-        assert [entry.noise for entry in entries if entry.steps] == [
-            pytest.approx(whole / pooled.sensitivity * 2, rel=1e-6)
-        ]
+        assert [
+            entry.mechanism.noise_multiplier
+            for entry in entries
+            if entry.mechanism.steps
+        ] == [pytest.approx(whole / pooled.sensitivity * 2, rel=1e-6)]
 
 
 def test_the_statement_names_the_assumption(private_head: PrivateRun) -> None:
@@ -323,7 +326,7 @@ def test_a_server_that_was_killed_goes_on_with_the_same_sum(
     assert len(there) == (SITES if step in ("keys", "shares") else SITES - 1)
     for client in there if method == "private-head" else ():
         _, entries = read_account(tmp_path / "run" / "clients" / client)
-        assert sum(entry.steps > 0 for entry in entries) == 1
+        assert sum(entry.mechanism.steps > 0 for entry in entries) == 1
 
 
 class Times(dict[str, Sequence[str]]):

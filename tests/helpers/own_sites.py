@@ -24,7 +24,7 @@ from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.messages import Federation
-from fedaux.privacy.account import Entry, read_account
+from fedaux.privacy.account_file import Entry, read_account
 from fedaux.privacy.mechanism import Bounds
 from fedaux.privacy.roster import make_signing_key, write_roster
 from fedaux.scoring.base import bound_function
@@ -104,7 +104,7 @@ class OwnSites:
     def entries(self, name: str) -> list[Entry]:
         """What a site has entered in its account, at some cost."""
         _, entries = read_account(self.vault(name))
-        return [entry for entry in entries if entry.steps > 0]
+        return [entry for entry in entries if entry.mechanism.steps > 0]
 
     def federation(self, bounds: Bounds | None) -> GridFederation:
         """Connect to the sites: each node has settings of its own."""

@@ -42,7 +42,7 @@ from fedaux.messages import (
 from fedaux.messages.replies import sums_shapes
 from fedaux.methods.hooks import hooks_of
 from fedaux.methods.summed_update import update_shapes, vector_length
-from fedaux.privacy.account import Entry, read_account
+from fedaux.privacy.account_file import Entry, read_account
 from fedaux.privacy.roster import Roster, read_roster
 from fedaux.privacy.secure_sum import (
     Keys,
@@ -240,7 +240,7 @@ class SumServer:
     def entries(self, name: str) -> list[Entry]:
         """What a site has entered in its account, at some cost."""
         _, entries = read_account(self.sites[name].account_folder(name))
-        return [entry for entry in entries if entry.steps > 0]
+        return [entry for entry in entries if entry.mechanism.steps > 0]
 
     def folder(self, name: str) -> Path:
         """Where a site keeps what it remembers of sums."""

@@ -14,7 +14,7 @@ from fedaux.config.sections import (
     PretrainConfig,
     PrivacyConfig,
 )
-from fedaux.privacy.account import read_account
+from fedaux.privacy.account_file import read_account
 from fedaux.server.run_state import RunState
 from helpers.audited_sites import with_own_sends
 from helpers.harness import Servers
@@ -71,7 +71,7 @@ class Federation:
         return [
             entry.request
             for entry in read_account(self.folder / "vaults" / name)[1]
-            if entry.steps
+            if entry.mechanism.steps
         ]
 
 

@@ -42,7 +42,7 @@ from fedaux.messages import (
     identity,
 )
 from fedaux.messages.orders import MAX_RANDOM_FEATURES
-from fedaux.privacy.account import SiteAccount
+from fedaux.privacy.site_account import SiteAccount
 
 # of a secure sum, after its first
 LATER_STEPS = ("shares", "masked", "survivors", "unmask")

@@ -105,8 +105,9 @@ def _site_report(vault: Path, delta: float, as_json: bool) -> None:
     """A client's own account: it knows of everything that it sent, whether or not
     anybody received it.
     """
-    from fedaux.privacy.account import FILE, SiteAccount
+    from fedaux.privacy.account_file import FILE
     from fedaux.privacy.accounting import BudgetError
+    from fedaux.privacy.site_account import SiteAccount
     from fedaux.report.terminal import results_table
 
     accounts = [

@@ -22,7 +22,8 @@ from fedaux.core.accounts import Account
 from fedaux.core.failures import OrderError
 from fedaux.core.io import locked, write_atomically
 from fedaux.messages import PrepareOrder, TrainOrder
-from fedaux.privacy.account import BudgetStore, Entry
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.account_file import Entry
 from fedaux.privacy.accounting import Mechanism
 
 ONLY_ONCE = "unprotected.json"  # which sums without noise this client has taken part in

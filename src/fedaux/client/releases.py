@@ -18,12 +18,12 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.failures import OrderError
 from fedaux.data.records import Records
 from fedaux.messages import PrepareOrder, Release, identity
-from fedaux.privacy.account import SUM_REQUEST, Entry
+from fedaux.privacy.account_file import SUM_REQUEST, Entry
 from fedaux.privacy.accounting import Mechanism, release_mechanism
 from fedaux.privacy.mechanism import Summary, release
 from fedaux.privacy.units import Units, public_size
 from fedaux.scoring.base import Features
-from fedaux.scoring.class_moments import MAX_DIMENSION
+from fedaux.scoring.moments_plan import MAX_DIMENSION
 from fedaux.scoring.registry import make_scorer
 
 OwnData = Callable[[], tuple[Records, Features]]

@@ -39,7 +39,7 @@ from fedaux.models.optimizer import (
     flat,
     mean_loss,
 )
-from fedaux.privacy.account import TRAINING, Entry
+from fedaux.privacy.account_file import TRAINING, Entry
 from fedaux.privacy.accounting import (
     BudgetError,
     Mechanism,
@@ -343,7 +343,7 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
             # the scores are still to come
             scores = order.classes * (privacy.dimension + 1)
             before.append(release_mechanism(scores, privacy))
-        previous = trained[-1].noise if trained else 0.0
+        previous = trained[-1].mechanism.noise_multiplier if trained else 0.0
         model, records = rows()
         validate_module(model, training=True)
         parameters = state_sizes(model)["parameters"]

@@ -17,25 +17,29 @@ leave beside the answer that its entry has paid for.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
-import logging
-import math
 import os
-import secrets
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.accounts import Account
 from fedaux.core.io import locked, write_atomically
+from fedaux.privacy.account_file import (
+    FILE,
+    LOST,
+    Entry,
+    account_epsilon,
+    count_costly,
+    hash_of,
+    read_account,
+    to_line,
+)
+from fedaux.privacy.account_key import create_key, sign, verify_count
 from fedaux.privacy.accounting import (
     BudgetError,
     Mechanism,
@@ -43,120 +47,12 @@ from fedaux.privacy.accounting import (
     total_epsilon,
     training_noise_multiplier,
 )
-from fedaux.privacy.units import NEIGHBOURS
 
-FILE = "account.jsonl"
-ACCOUNT_KEY_FILE, KEY_SIZE = "account.key", 32  # bytes
-# the request of an entry that stands for one that is missing (`BudgetStore.write_off`)
-LOST = "lost"
-TRAINING = "training "  # begins the request of a round of private training
-SUM_REQUEST = "secure sum "  # is in the request of a site's part in a secure sum
 _NO_COST = 2.0**30  # noise of a lost entry if nothing was left of the budget
 # of the noise of lost entries that would just use up the total, so that nothing is left
 # of it
 _NOISE_SLACK = 0.995
 T = TypeVar("T")
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One release or one round of private training; `request` is a hash of what was
-    asked for.
-
-    The fields are those of a line of the file. A line without steps costs nothing: it
-    says what has become of the entry above it (`state`).
-    """
-
-    request: str
-    noise: float
-    rate: float
-    steps: int
-    size: int
-    grid: float
-    unsafe: bool  # noise from a known seed
-    answer: str = ""  # the hash of what may be sent
-
-    @classmethod
-    def of(cls, request: str, mechanism: Mechanism, unsafe: bool) -> Entry:
-        return cls(
-            request,
-            mechanism.noise_multiplier,
-            mechanism.sample_rate,
-            mechanism.steps,
-            mechanism.size,
-            mechanism.grid,
-            unsafe,
-        )
-
-    @property
-    def mechanism(self) -> Mechanism:
-        return Mechanism(self.noise, self.rate, self.steps, self.size, self.grid)
-
-    @property
-    def state(self) -> Literal["entered", "stored", "spent"]:
-        """What this line says: an answer is entered and costs, or the one entered above
-        is stored and may be sent, or it is spent, because what was drawn is lost.
-        """
-        if self.steps > 0:
-            return "entered"
-        return "stored" if self.answer else "spent"
-
-    def stored(self, content: bytes) -> Entry:
-        """Return the line that vouches for the stored answer of this entry."""
-        return replace(self, steps=0, answer=_hash(content))
-
-    def spent(self) -> Entry:
-        """Return the line that says that this entry has no answer and never will."""
-        return replace(self, steps=0)
-
-    @property
-    def trains(self) -> bool:
-        return self.request.startswith(TRAINING)
-
-    @property
-    def kind(self) -> str:
-        """The kind of entry, in the words of a report."""
-        if self.trains:
-            return "private training"
-        return "written off" if self.request == LOST else "release"
-
-
-def read_account(
-    folder: Path, repair: bool = False
-) -> tuple[dict[str, str], list[Entry]]:
-    """Read an account: (header, entries), both empty if there is no account yet.
-
-    An incomplete last line was being written when the machine stopped, so before any
-    record was read for it: it is ignored, and with `repair` removed from the file.
-    """
-    path = folder / FILE
-    if not path.exists():
-        return {}, []
-    text = path.read_bytes()
-    complete = text[: text.rfind(b"\n") + 1]
-    if repair and len(complete) < len(text):
-        os.truncate(path, len(complete))
-    try:
-        header, *lines = [json.loads(line) for line in complete.splitlines()] or [{}]
-        return dict(header), [Entry(**line) for line in lines]
-    except (ValueError, TypeError) as error:
-        raise BudgetError(
-            f"{path} is damaged: without it the client does not know what it has sent, "
-            "and sends nothing. Restore the newest copy."
-        ) from error
-
-
-def count_costly(entries: Sequence[Entry]) -> int:
-    """Count the entries that cost something."""
-    return sum(entry.state == "entered" for entry in entries)
-
-
-def account_epsilon(entries: Sequence[Entry], delta: float, adjacency: str) -> float:
-    """Return ε of all entries composed; ∞ if any noise came from a known seed."""
-    if any(entry.unsafe for entry in entries):
-        return math.inf
-    return total_epsilon([entry.mechanism for entry in entries], delta, adjacency)
 
 
 def account_folder(config: Config, vault: Path, client: str) -> Path:
@@ -222,9 +118,9 @@ class BudgetStore:
                 if entry.request == request and entry.unsafe == unsafe
             ]
             attempts = _open_attempts(earlier)
-            content = path.read_bytes() if earlier and path.exists() else None
-            if content is not None:
-                if _hash(content) in {entry.answer for entry in earlier}:
+            if earlier and path.exists():
+                content = path.read_bytes()
+                if hash_of(content) in {entry.answer for entry in earlier}:
                     return content
                 # the process was killed before it could say that this is stored
                 if attempts:
@@ -237,7 +133,7 @@ class BudgetStore:
                 if entry.state == "entered"
                 and all(entry is not attempt for attempt in attempts)
             ]
-            entry = Entry.of(request, plan(before), unsafe)
+            entry = Entry(request, plan(before), unsafe)
             if entry not in attempts:
                 self._check_total(entries, entry)
                 # what an older entry was for is not paid for by this one
@@ -285,8 +181,9 @@ class BudgetStore:
             except BudgetError:  # nothing was left
                 noise = _NO_COST
             unsafe = privacy.unsafe_seed >= 0
+            entry = Entry(LOST, Mechanism(noise), unsafe)
             for _ in range(missing):
-                self._append(Entry.of(LOST, Mechanism(noise), unsafe))
+                self._append(entry)
         return missing
 
     def _account(self, entries: list[Entry]) -> Account:
@@ -302,11 +199,8 @@ class BudgetStore:
         """Return the total to compare with the owner's ε. Seeded noise counts as
         secret, or no study could continue.
         """
-        return total_epsilon(
-            [entry.mechanism for entry in entries],
-            self.privacy.delta,
-            self.privacy.adjacency,
-        )
+        mechanisms = [entry.mechanism for entry in entries]
+        return total_epsilon(mechanisms, self.privacy.delta, self.privacy.adjacency)
 
     def _check_known(
         self, entries: list[Entry], known_entries: int, signature: str
@@ -314,11 +208,12 @@ class BudgetStore:
         """Raise an error if the server proves more entries than there are: it has seen
         a newer copy of this account.
         """
-        if known_entries > count_costly(entries) and verify_count(
+        count = count_costly(entries)
+        if known_entries > count and verify_count(
             self.folder, known_entries, signature
         ):
             raise BudgetError(
-                f"{self.folder / FILE} has {count_costly(entries)} entries, but the "
+                f"{self.folder / FILE} has {count} entries, but the "
                 f"server has heard of {known_entries}: this is an old copy of the "
                 "account. Put the newest one back; until then nothing is sent. If "
                 "there is none: `fedaux deploy write-off --help`."
@@ -327,26 +222,26 @@ class BudgetStore:
 
     def _check_total(self, entries: list[Entry], entry: Entry) -> None:
         """Raise an error unless the owner's ε allows another entry."""
-        refusal = (
-            "training is refused: " if entry.trains else "another release is refused: "
-        )
         total = self._total([*entries, entry])
         cap = self.privacy.epsilon_budget
-        if total > cap:
-            raise BudgetError(
-                f"{refusal}with it, all that this client ever sent would cost ε = "
-                f"{round_up(total)} at δ = {self.privacy.delta:g}, and its owner "
-                f"allows {cap:g}. So far it is {round_up(self._total(entries))}; every "
-                f"entry is in {self.folder / FILE}. Only the owner can allow more, by "
-                "privacy.epsilon_total in the settings."
-            )
+        if total <= cap:
+            return
+        what = "training" if entry.trains else "another release"
+        spent = self._total(entries)
+        raise BudgetError(
+            f"{what} is refused: with it, all that this client ever sent would cost "
+            f"ε = {round_up(total)} at δ = {self.privacy.delta:g}, and its owner "
+            f"allows {cap:g}. So far it is {round_up(spent)}; every entry is in "
+            f"{self.folder / FILE}. Only the owner can allow more, by "
+            "privacy.epsilon_total in the settings."
+        )
 
     def _append(self, entry: Entry) -> None:
         path = self.folder / FILE
         if not path.exists():
-            write_atomically(path, _to_line(self._header), private=True)
+            write_atomically(path, to_line(self._header), private=True)
         with path.open("ab") as file:
-            file.write(_to_line(asdict(entry)))
+            file.write(to_line(entry.fields()))
             file.flush()
             os.fsync(file.fileno())
 
@@ -371,10 +266,8 @@ class BudgetStore:
         expected = self._header
         # of an older release, or read without settings
         if "person" not in header or "person" not in expected:
-            header = {name: value for name, value in header.items() if name != "person"}
-            expected = {
-                name: value for name, value in expected.items() if name != "person"
-            }
+            header.pop("person", None)
+            expected.pop("person", None)
         if header and header != expected:
             raise BudgetError(
                 f"Cannot use the account {self.folder / FILE}: it was kept for "
@@ -389,145 +282,3 @@ def _open_attempts(entries: Sequence[Entry]) -> list[Entry]:
     last one first.
     """
     return list(takewhile(lambda entry: entry.state == "entered", reversed(entries)))
-
-
-def _hash(answer: bytes) -> str:
-    return hashlib.sha256(answer).hexdigest()
-
-
-def _to_line(fields: Mapping[str, object]) -> bytes:
-    return json.dumps(fields).encode() + b"\n"
-
-
-def create_key(folder: Path) -> None:
-    """Create the key unless there is one. It is not synced: a key damaged by a power
-    cut counts as missing.
-
-    The key lies beside the account and never changes, so that even an old copy of the
-    account recognises all later signatures.
-    """
-    if not _key(folder):
-        with os.fdopen(
-            os.open(
-                folder / ACCOUNT_KEY_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
-            ),
-            "wb",
-        ) as file:
-            file.write(secrets.token_bytes(KEY_SIZE))
-
-
-def sign(folder: Path, entries: int) -> str:
-    """Return the client's signature of the number of entries in its account; "" if
-    there is no key yet.
-    """
-    key = _key(folder)
-    if not key:
-        return ""
-    message = f"fedaux account: {entries}".encode()
-    return hmac.new(key, message, hashlib.sha256).hexdigest()
-
-
-def verify_count(folder: Path, entries: int, signature: str) -> bool:
-    """Whether this account has had this number of entries, as far as it can tell.
-
-    A number that this client has not signed is rejected, since a server can make one
-    up. An account without a key accepts every number: it is new because the old one was
-    lost, or has lost its key.
-    """
-    expected = sign(folder, entries)
-    believed = not expected or hmac.compare_digest(
-        expected.encode(), signature.encode()
-    )
-    if not believed:
-        log.warning(
-            (
-                "the server says that the account in %s has had %d entries, and does "
-                "not show its signature: ignored"
-            ),
-            folder,
-            entries,
-        )
-    return believed
-
-
-def _key(folder: Path) -> bytes:
-    try:
-        key = (folder / ACCOUNT_KEY_FILE).read_bytes()
-    except FileNotFoundError:
-        return b""
-    return key if len(key) == KEY_SIZE else b""
-
-
-@dataclass(frozen=True)
-class SiteAccount:
-    """An account as its owner sees it, in `fedaux privacy report --vault`: a row for
-    each entry, and a statement.
-    """
-
-    folder: Path
-    adjacency: str
-    unit: str
-    delta: float
-    entries: tuple[Entry, ...]
-
-    @classmethod
-    def read(cls, folder: Path, delta: float) -> SiteAccount:
-        header, entries = read_account(folder)
-        costly = tuple(entry for entry in entries if entry.state == "entered")
-        return cls(
-            folder,
-            header.get("adjacency", "replace-one"),
-            header.get("unit", "record"),
-            delta,
-            costly,
-        )
-
-    @property
-    def epsilon(self) -> float:
-        """The total ε; ∞ if any noise came from a known seed."""
-        return account_epsilon(self.entries, self.delta, self.adjacency)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return (number, kind, noise multiplier, sample rate, steps) of every
-        entry.
-        """
-        return [
-            (
-                str(number),
-                entry.kind,
-                f"{entry.noise:.4g}",
-                f"{entry.rate:.3g}",
-                str(entry.steps),
-            )
-            for number, entry in enumerate(self.entries, 1)
-        ]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the account for JSON, which has no ∞: an unbounded ε is null."""
-        epsilon = self.epsilon if self.epsilon < math.inf else None
-        return {
-            **asdict(self),
-            "folder": str(self.folder),
-            "epsilon": epsilon,
-            "statement": self.statement(),
-        }
-
-    def statement(self) -> str:
-        if any(entry.unsafe for entry in self.entries):
-            return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
-        kinds = Counter(entry.kind for entry in self.entries)
-        summed = sum(SUM_REQUEST in entry.request for entry in self.entries)
-        sums = (
-            f" Of these, {summed} went into secure sums: each costs this against the "
-            "server together with as many other sites as federation.colluders allowed."
-        )
-        lost = f", written off: {kinds['written off']}" if kinds["written off"] else ""
-        return (
-            "All that this client ever sent under noise (releases: "
-            f"{kinds['release']}, rounds of private training: "
-            f"{kinds['private training']}{lost}) costs at most ε = "
-            f"{round_up(self.epsilon)} at δ = {self.delta:g} for "
-            f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. "
-            "Models that were trained without noise, and sums of features, are not in "
-            f"this account, and are not covered.{sums if summed else ''}"
-        )

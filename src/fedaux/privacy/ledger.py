@@ -48,11 +48,12 @@ def disclosures(
         kinds += [SumReply, Masked]
     else:
         kinds += [Release, Update]
-        kinds += [Sums] if sums else []
-    told = [*disclosed_by(*kinds), *SIDE_CHANNELS]
-    protections = {
-        item.what: item.private if private_training else item.plain for item in told
-    }
+        if sums:
+            kinds.append(Sums)
+    protections = {}
+    for disclosure in [*disclosed_by(*kinds), *SIDE_CHANNELS]:
+        protection = disclosure.private if private_training else disclosure.plain
+        protections[disclosure.what] = protection
     return [
         (what, protection.value)
         for listed in (UNPROTECTED, SUMMED, COVERED, PUBLIC)
@@ -92,19 +93,18 @@ class SumAssumption:
 
     @classmethod
     def of(cls, federation: FederationConfig, sites: int) -> SumAssumption:
-        return cls(
-            sites, agreed_threshold(sites, federation.threshold), federation.colluders
-        )
+        threshold = agreed_threshold(sites, federation.threshold)
+        return cls(sites, threshold, federation.colluders)
 
     @property
     def assumption(self) -> str:
         """The assumption in words."""
-        others = (
-            f" and up to {self.colluders} of {self.sites} sites together"
-            if self.colluders
-            else ""
+        if not self.colluders:
+            return "against the server"
+        return (
+            f"against the server and up to {self.colluders} of {self.sites} sites "
+            "together"
         )
-        return f"against the server{others}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,26 +168,37 @@ class Ledger:
     @cached_property
     def unsafe(self) -> bool:
         """Whether any noise came from a known seed, so that nothing is private."""
-        return any(release.unsafe for release in self.releases.values()) or math.isinf(
-            self.max_epsilon
-        )
+        if any(release.unsafe for release in self.releases.values()):
+            return True
+        return math.isinf(self.max_epsilon)
 
     @property
     def models_covered(self) -> bool:
         return bool(self.trained) and not self.unprotected_models
 
     @property
-    def _unprotected(self) -> list[str]:
-        """The kinds of data that were sent without noise."""
-        models = [self._model_text] if self.models and not self.models_covered else []
-        return [*models, *([self._sums_text] if self.unprotected_sums else [])]
+    def _models_open(self) -> bool:
+        """Whether models were sent without noise."""
+        return self.models and not self.models_covered
 
     @property
-    def _model_text(self) -> str:
+    def _sums_open(self) -> bool:
+        """Whether sums of features were sent without noise."""
+        return self.unprotected_sums > 0
+
+    @property
+    def _unprotected(self) -> list[str]:
+        """The kinds of data that were sent without noise."""
+        return _applicable(
+            {self._models_seen: self._models_open, self._sums_seen: self._sums_open}
+        )
+
+    @property
+    def _models_seen(self) -> str:
         return _SUMMED_MODELS if self.secure else _MODELS
 
     @property
-    def _sums_text(self) -> str:
+    def _sums_seen(self) -> str:
         return _SUMMED_SUMS if self.secure else _SUMS
 
     @property
@@ -218,56 +229,55 @@ class Ledger:
         """Return (client, releases, rounds of private training, reported total ε), the
         largest first.
         """
-        return [
-            (
-                client,
-                "1" if client in self.releases else "–",
-                str(self.trained.get(client, "–")),
-                round_up(self.epsilon(client)),
-            )
-            for client in sorted(
-                self.clients, key=lambda client: (-self.epsilon(client), client)
-            )
-        ]
+        rows = []
+        # `clients` are in alphabetical order, and sorting keeps it where totals are equal
+        for client in sorted(self.clients, key=self.epsilon, reverse=True):
+            releases = "1" if client in self.releases else "–"
+            rounds = str(self.trained.get(client, "–"))
+            rows.append((client, releases, rounds, round_up(self.epsilon(client))))
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return the statement in machine-readable parts; ε and δ are the largest that
         a client reported.
         """
         safe = bool(self.clients) and not self.unsafe
-        covered = {
-            self._released: safe and bool(self.releases),
-            "local models": safe and self.models_covered,
-        }
-        limits = {
-            _SEEDED: self.unsafe,
-            self._model_text: self.models and not covered["local models"],
-        }
-        limits |= {self._sums_text: self.unprotected_sums > 0} | dict.fromkeys(
-            self._always_seen, True
+        models_covered = safe and self.models_covered
+        covered = _applicable(
+            {
+                self._released: safe and bool(self.releases),
+                "local models": models_covered,
+            }
         )
-        limits |= {_ELSEWHERE: any(covered.values())}
+        not_covered = _applicable(
+            {
+                _SEEDED: self.unsafe,
+                self._models_seen: self.models and not models_covered,
+                self._sums_seen: self._sums_open,
+                **dict.fromkeys(self._always_seen, True),
+                _ELSEWHERE: bool(covered),
+            }
+        )
+        assumption = "against the server and all sites together"
+        if self.secure:
+            assumption = self.secure.assumption
+        crosses = disclosures(
+            self.models_covered, self._sums_open, self.secure is not None
+        )
         return {
             "statement": self.statement(),
-            "epsilon": self.max_epsilon if any(covered.values()) else None,
-            "delta": self.delta if any(covered.values()) else None,
+            "epsilon": self.max_epsilon if covered else None,
+            "delta": self.delta if covered else None,
             "neighbours": self._neighbours(),
-            "covered": [what for what, applies in covered.items() if applies],
-            "not_covered": [what for what, applies in limits.items() if applies],
-            "assumption": self.secure.assumption
-            if self.secure
-            else "against the server and all sites together",
+            "covered": covered,
+            "not_covered": not_covered,
+            "assumption": assumption,
             "crosses": [
-                {"what": what, "protection": how} for what, how in self._crosses()
+                {"what": what, "protection": protection} for what, protection in crosses
             ],
             # what a run's models are made of, beside sizes
             "weights_covered": safe and not self._unprotected,
         }
-
-    def _crosses(self) -> list[tuple[str, str]]:
-        return disclosures(
-            self.models_covered, self.unprotected_sums > 0, self.secure is not None
-        )
 
     def summary(self) -> str:
         """Return the statement in one line; "" if nothing was released under noise."""
@@ -275,24 +285,23 @@ class Ledger:
             return "NOT PRIVATE, seeded noise"
         if not self._accounts:
             return ""
-        facts = f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}, {len(self._accounts)} clients"
-        return f"{facts}: {self.coverage}"
+        clients = f"{len(self._accounts)} clients"
+        return f"{self._budget}, {clients}: {self.coverage}"
+
+    @property
+    def _budget(self) -> str:
+        return f"ε = {round_up(self.max_epsilon)}, δ = {self.delta:g}"
 
     @property
     def coverage(self) -> str:
         """What noise covers of what clients send, in a few words."""
+        if self.models and self.models_covered:
+            return f"{self._released_in_short} and models"
         if self.models:
-            what = self._released.removeprefix("certainty ")
-            return (
-                f"{what} and models"
-                if self.models_covered
-                else f"{what} only, models are not covered"
-            )
-        return (
-            "noisy sums only, not the others"
-            if self.unprotected_sums
-            else "noisy sums, which the head is made of"
-        )
+            return f"{self._released_in_short} only, models are not covered"
+        if self._sums_open:
+            return "noisy sums only, not the others"
+        return "noisy sums, which the head is made of"
 
     def short(self) -> tuple[str, str]:
         """Return the statement in two lines for a terminal: what noise protects, and
@@ -303,35 +312,33 @@ class Ledger:
                 "NOT PRIVATE: the noise was drawn from a known seed.",
                 "Nothing is protected.",
             )
-        covered = [
-            *([self._released.removeprefix("certainty ")] if self.releases else []),
-            *(["models"] if self.models_covered else []),
-        ]
+        return self._protected_line(), self._unprotected_line()
+
+    def _protected_line(self) -> str:
+        covered = _applicable(
+            {
+                self._released_in_short: bool(self.releases),
+                "models": self.models_covered,
+            }
+        )
+        if not covered:
+            return "Nothing was sent under noise."
         what = " and ".join(covered).capitalize()
         against = f", as a secure sum {self.secure.assumption}" if self.secure else ""
-        first = (
-            f"{what}: ε = {round_up(self.max_epsilon)}, δ = {self.delta:g} per "
-            f"client{against}."
-            if covered
-            else ""
+        return f"{what}: {self._budget} per client{against}."
+
+    def _unprotected_line(self) -> str:
+        unprotected = _applicable(
+            {"models": self._models_open, "sums of features": self._sums_open}
         )
-        open_ = [*(["models"] if self.models and not self.models_covered else [])]
-        open_ += ["sums of features"] if self.unprotected_sums else []
-        if open_:
-            how = (
-                "seen as sums over the sites, without noise"
-                if self.secure
-                else "not protected"
-            )
-            return (
-                first or "Nothing was sent under noise.",
-                f"{' and '.join(open_).capitalize()} are {how}.",
-            )
-        rest = "Times" if self.secure else "Sizes of data and times"
-        return (
-            first or "Nothing was sent under noise.",
-            f"{rest} of replies are not protected.",
-        )
+        what = " and ".join(unprotected).capitalize()
+        if unprotected and self.secure:
+            return f"{what} are seen as sums over the sites, without noise."
+        if unprotected:
+            return f"{what} are not protected."
+        if self.secure:
+            return "Times of replies are not protected."
+        return "Sizes of data and times of replies are not protected."
 
     def statement(self) -> str:
         """Return the statement as one self-contained paragraph that is explicit about
@@ -339,25 +346,26 @@ class Ledger:
         """
         if self.unsafe:
             return "NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
+        limits = [*self._unprotected, *self._always_seen]
+        rest = "; ".join(limits)
         if not self.clients:
-            rest = "; ".join([*self._unprotected, *self._always_seen])
             return (
                 f"Nothing was released under differential privacy. Not covered: {rest}."
             )
-        if not self.releases and not self.models_covered:
-            rest = "; ".join([*self._unprotected, *self._always_seen])
+        covered = _applicable(
+            {self._released: bool(self.releases), "local models": self.models_covered}
+        )
+        if not covered:
             return f"Nothing was released under noise. Not covered: {rest}."
-        covered = [
-            *([self._released] if self.releases else []),
-            *(["local models"] if self.models_covered else []),
-        ]
+        what = " and the ".join(covered)
         together = "together " if len(covered) > 1 else ""
+        neighbours = " or ".join(self._neighbours())
         against = f", as a secure sum, {self.secure.assumption}" if self.secure else ""
-        rest = "; ".join([*self._unprotected, *self._always_seen, _ELSEWHERE])
+        rest = "; ".join([*limits, _ELSEWHERE])
         return (
-            f"The {' and the '.join(covered)} of this run are "
+            f"The {what} of this run are "
             f"{together}({round_up(self.max_epsilon)}, {self.delta:g})-differentially "
-            f"private for {' or '.join(self._neighbours())}{against}. Each of "
+            f"private for {neighbours}{against}. Each of "
             f"{len(self.clients)} clients keeps its own account of everything that it "
             "ever sent under noise, which comes from the operating system; the largest "
             f"total is that of {self.max_epsilon_client}.{self._unresponsive()} Not "
@@ -372,21 +380,27 @@ class Ledger:
         scores = (self.models or self.unprotected_sums) and not self.secure
         return "certainty scores" if scores else "noisy sums"
 
+    @property
+    def _released_in_short(self) -> str:
+        return self._released.removeprefix("certainty ")
+
     def _neighbours(self) -> list[str]:
-        kinds = {
-            (self.accounts[client].adjacency, self.accounts[client].unit)
-            for client in self.clients
-        }
+        kinds = {(account.adjacency, account.unit) for account in self._accounts}
         return [NEIGHBOURS[kind] for kind in sorted(kinds)]
 
     def _unresponsive(self) -> str:
         names = sorted(self.unresponsive)
         if not names:
             return ""
-        shown = ", ".join(names[:_MAX_NAMES]) + (
-            f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        )
+        shown = ", ".join(names[:_MAX_NAMES])
+        if len(names) > _MAX_NAMES:
+            shown += f" and {len(names) - _MAX_NAMES} more"
         return (
             f" {shown} did not answer the last order, and may have spent more than "
             "could be reported; `fedaux privacy report --vault` says so at their sites."
         )
+
+
+def _applicable(conditions: Mapping[str, bool]) -> list[str]:
+    """Return what applies, in the order of the mapping."""
+    return [what for what, applies in conditions.items() if applies]

@@ -35,9 +35,10 @@ from fedaux.messages import (
     TrainOrder,
     Update,
 )
-from fedaux.privacy.account import Entry, SiteAccount
+from fedaux.privacy.account_file import Entry
 from fedaux.privacy.accounting import release_mechanism
 from fedaux.privacy.ledger import Ledger
+from fedaux.privacy.site_account import SiteAccount
 from fedaux.runs.runner import in_process
 from fedaux.runs.session import run_in_folder
 from fedaux.server.loop import QuorumError
@@ -253,7 +254,7 @@ def seeded(folder: Path, audit: AuditConfig) -> AttackResult:
     """Where noise came from a known seed, no output may put a number for ε beside
     it.
     """
-    entry = Entry("", 10.0, 1.0, 1, 1, 2.0**30, unsafe=True)
+    entry = Entry.of("", 10.0, 1.0, 1, 1, 2.0**30, unsafe=True)
     site = SiteAccount(folder, "replace-one", "record", audit.delta, (entry,))
     ledger = Ledger(
         {},
@@ -345,6 +346,6 @@ def _printed_and_true(
     )
     yield _printed_epsilon(ledger.statement()), epsilon
     yield float(ledger.rows()[0][3]), epsilon
-    entry = Entry("", 10.0 / epsilon, 1.0, 1, 1, 2.0**30, False)
+    entry = Entry.of("", 10.0 / epsilon, 1.0, 1, 1, 2.0**30, False)
     site = SiteAccount(folder, "replace-one", "record", audit.delta, (entry,))
     yield _printed_epsilon(site.statement()), site.epsilon

@@ -11,7 +11,7 @@ import pytest
 
 from fedaux import Config, run
 from fedaux.config.distillation import TeachersConfig
-from fedaux.privacy.account import read_account
+from fedaux.privacy.account_file import read_account
 from fedaux.privacy.roster import make_signing_key, write_roster
 from helpers import recorded_releases
 from helpers.three_sites import CONFIG as THREE
@@ -79,7 +79,7 @@ def test_fedaux_with_noise_that_the_sites_share(
     values = []
     for name in SITES:
         home = tmp_path / "vaults" / name
-        assert sum(entry.steps > 0 for entry in read_account(home)[1]) == 1
+        assert sum(entry.mechanism.steps > 0 for entry in read_account(home)[1]) == 1
         assert not list(home.glob("release-*.json"))  # with a share of the noise alone
         values.append(json.loads((tmp_path / "added" / f"{name}.json").read_text()))
     (pooled,) = there.pooled.values()

@@ -45,10 +45,12 @@ from fedaux.messages import (
 )
 from fedaux.messages.declaration import Part, fields_of
 from fedaux.messages.types import ArrayType, Number
-from fedaux.privacy import account, accounting, ledger, roster, secure_sum, units
-from fedaux.privacy.account import BudgetStore, Entry
+from fedaux.privacy import account, accounting, ledger, roster, site_account, units
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.account_file import Entry, read_account
 from fedaux.privacy.accounting import Mechanism
 from fedaux.privacy.secure_sum import Keys, SiteState, SumSettings
+from fedaux.privacy.secure_sum import site as sum_site
 from helpers.mutations.registry import fails, found_by
 
 ACCOUNT = "unit/privacy/test_account.py"
@@ -317,7 +319,7 @@ def ledger_rounds_to_nearest(patch: pytest.MonkeyPatch) -> None:
 @found_by("printed")
 def account_rounds_to_nearest(patch: pytest.MonkeyPatch) -> None:
     """The account of a site prints ε to three digits, up or down."""
-    patch.setattr(account, "round_up", lambda epsilon: f"{epsilon:.3g}")
+    patch.setattr(site_account, "round_up", lambda epsilon: f"{epsilon:.3g}")
 
 
 # what a client keeps
@@ -422,8 +424,8 @@ def answers_are_not_stored(patch: pytest.MonkeyPatch) -> None:
         *known_entries: Any,
     ) -> bytes:
         with self._locked() as entries:
-            mechanism = plan([entry for entry in entries if entry.steps > 0])
-            entry = Entry.of(request, mechanism, self.privacy.unsafe_seed >= 0)
+            mechanism = plan([entry for entry in entries if entry.mechanism.steps > 0])
+            entry = Entry(request, mechanism, self.privacy.unsafe_seed >= 0)
             if request not in {earlier.request for earlier in entries}:
                 self._check_total(entries, entry)
                 self._append(entry)
@@ -486,7 +488,7 @@ def any_entry(patch: pytest.MonkeyPatch) -> None:
     def answer_as_entered(
         self: BudgetStore, request: str, path: Path, plan: Any, *rest: Any, **more: Any
     ) -> bytes:
-        entries = account.read_account(self.folder)[1]
+        entries = read_account(self.folder)[1]
         entered = [entry.mechanism for entry in entries if entry.request == request]
         return answer(
             self,
@@ -541,7 +543,8 @@ def seeds_are_forgotten(patch: pytest.MonkeyPatch) -> None:
             [entry.mechanism for entry in entries], delta, adjacency
         )
 
-    patch.setattr(account, "account_epsilon", total)
+    for module in (account, site_account):
+        patch.setattr(module, "account_epsilon", total)
 
 
 @found_by("reported")
@@ -709,7 +712,7 @@ def signatures_count_in_later_sums(patch: pytest.MonkeyPatch) -> None:
     ) -> bytes:
         return b"survivors" + settings.context + json.dumps(sorted(names)).encode()
 
-    patch.setattr(secure_sum, "survivors_signed", signed)
+    patch.setattr(sum_site, "survivors_signed", signed)
 
 
 @fails(

@@ -14,7 +14,8 @@ from fedaux.deploy import certificates
 from fedaux.messages import DataOrder, RunPlan, types
 from fedaux.messages.plan import KIND_OF_ORDER, Ask
 from fedaux.messages.types import Text
-from fedaux.privacy import curve25519, secure_sum
+from fedaux.privacy import curve25519
+from fedaux.privacy.secure_sum import keys as session_keys
 from helpers.mutations.registry import fails
 
 LAYER = "attacks/test_layer.py"
@@ -48,8 +49,8 @@ def sites_of_a_sum_compare_no_orders(patch: pytest.MonkeyPatch) -> None:
 )
 def keys_may_be_copied(patch: pytest.MonkeyPatch) -> None:
     """A key may have any encoding, and nobody proves to have its private half."""
-    patch.setattr(secure_sum, "check_possession", lambda *_: None)
-    patch.setattr(secure_sum, "check_encoding", lambda *_: None)
+    patch.setattr(session_keys, "check_possession", lambda *_: None)
+    patch.setattr(session_keys, "check_encoding", lambda *_: None)
     patch.setattr(curve25519, "has_full_order", lambda _: True)
 
 

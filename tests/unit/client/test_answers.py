@@ -25,7 +25,7 @@ from fedaux.core.failures import OrderError, Refusal
 from fedaux.flower.error_redaction import refusal_of
 from fedaux.messages import PrepareOrder, TrainOrder
 from fedaux.methods.hooks import Hooks
-from fedaux.privacy.account import FILE, read_account
+from fedaux.privacy.account_file import FILE, read_account
 from fedaux.privacy.accounting import BudgetError, Mechanism
 from helpers.accounts import fails
 from helpers.asked_site import TRAIN, asked_site
@@ -247,7 +247,7 @@ def test_an_answer_with_noise_is_entered_once_and_stored(
 ) -> None:
     def entered() -> bytes:
         (entry,) = read_account(store.folder)[1]  # before anything is drawn
-        return f"{entry.request} {entry.noise}".encode()
+        return f"{entry.request} {entry.mechanism.noise_multiplier}".encode()
 
     assert ask(store, order, entered) == b"f00d 30.0"
     assert ask(store, order, never) == b"f00d 30.0"

@@ -34,7 +34,8 @@ from fedaux.messages import (
     plan_of,
 )
 from fedaux.messages.orders import SUM_STEPS
-from fedaux.privacy.account import BudgetStore, Entry
+from fedaux.privacy.account import BudgetStore
+from fedaux.privacy.account_file import Entry
 from fedaux.privacy.accounting import BudgetError, release_mechanism, total_epsilon
 from fedaux.privacy.roster import (
     ROSTER_FILE,
@@ -520,7 +521,7 @@ def is_killed_as_it_closes_the_entry(server: SumServer, shares: Shares) -> None:
     append = BudgetStore._append
 
     def ends(self: BudgetStore, entry: Entry) -> None:
-        if entry.steps == 0:
+        if entry.mechanism.steps == 0:
             raise Killed
         append(self, entry)
 

@@ -27,19 +27,9 @@ from fedaux.config.sections import DataConfig, FederationConfig, PrivacyConfig
 from fedaux.core.accounts import Account
 from fedaux.core.io import write_atomically
 from fedaux.messages import Release
-from fedaux.privacy.account import (
-    ACCOUNT_KEY_FILE,
-    FILE,
-    LOST,
-    BudgetStore,
-    Entry,
-    SiteAccount,
-    account_folder,
-    create_key,
-    read_account,
-    sign,
-    verify_count,
-)
+from fedaux.privacy.account import BudgetStore, account_folder
+from fedaux.privacy.account_file import FILE, LOST, Entry, read_account
+from fedaux.privacy.account_key import ACCOUNT_KEY_FILE, create_key, sign, verify_count
 from fedaux.privacy.accounting import (
     BudgetError,
     Mechanism,
@@ -47,6 +37,7 @@ from fedaux.privacy.accounting import (
     round_up,
     total_epsilon,
 )
+from fedaux.privacy.site_account import SiteAccount
 
 PRIVACY = PrivacyConfig(epsilon=0.1)
 RELEASE_MECHANISM = release_mechanism(3, PRIVACY)
@@ -713,7 +704,7 @@ class KilledOnceStored(BudgetStore):
     """A store whose process is killed before it closes an entry."""
 
     def _append(self, entry: Entry) -> None:
-        if entry.steps == 0:
+        if entry.mechanism.steps == 0:
             raise Killed
         super()._append(entry)
 
@@ -739,7 +730,9 @@ def test_what_attempts_cost_is_what_the_rule_says(
             if answer:
                 assert answers.setdefault(request, answer) == answer
             found = Counter(
-                entry.request for entry in read_account(folder)[1] if entry.steps > 0
+                entry.request
+                for entry in read_account(folder)[1]
+                if entry.mechanism.steps > 0
             )
             assert found == {
                 name: one.cost for name, one in expected.items() if one.cost
@@ -821,9 +814,11 @@ def test_nothing_is_left_and_the_count_is_what_the_server_has_heard(
     assert before.epsilon < 0.9
     assert 1.0 <= after.epsilon < 1.02
     assert after.entries == 1 + missing
-    assert [entry.request for entry in read_account(tmp_path)[1] if entry.steps > 0][
-        1:
-    ] == [LOST] * missing
+    assert [
+        entry.request
+        for entry in read_account(tmp_path)[1]
+        if entry.mechanism.steps > 0
+    ][1:] == [LOST] * missing
     with pytest.raises(BudgetError, match="training is refused"):
         account.answer(
             "training y",
@@ -915,3 +910,56 @@ def test_what_was_written_off_is_said(tmp_path: Path) -> None:
         "(releases: 1, rounds of private training: 1, written off: 2) costs at most ε "
         "= 3" in owner.statement()
     )
+
+
+# as it was written before entries held their mechanism
+STORED = (
+    b'{"adjacency": "replace-one", "unit": "record"}\n'
+    b'{"request": "x", "noise": 36.2, "rate": 1.0, "steps": 1, "size": 3, '
+    b'"grid": 65536.0, "unsafe": false, "answer": ""}\n'
+    b'{"request": "x", "noise": 36.2, "rate": 1.0, "steps": 0, "size": 3, '
+    b'"grid": 65536.0, "unsafe": false, "answer": "2d711642b726b04401627ca9fbac32f5c85'
+    b'30fb1903cc4db02258717921a4881"}\n'
+    b'{"request": "training 7", "noise": 40.0, "rate": 0.25, "steps": 2, "size": 9, '
+    b'"grid": 1073741824.0, "unsafe": false, "answer": ""}\n'
+    b'{"request": "training 7", "noise": 40.0, "rate": 0.25, "steps": 0, "size": 9, '
+    b'"grid": 1073741824.0, "unsafe": false, "answer": ""}\n'
+)
+
+
+def test_the_file_of_an_account_is_read_and_written_as_ever(tmp_path: Path) -> None:
+    """Entries of older versions still count, and what is written is the same to the
+    byte.
+    """
+
+    def training_fails(mechanism: Mechanism, read: object) -> bytes:
+        raise FloatingPointError
+
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / FILE).write_bytes(STORED)
+    scores = Mechanism(36.2, size=3, grid=65536.0)
+    training = Mechanism(40.0, 0.25, 2, 9)
+    _, entries = read_account(old)
+    assert [(entry.mechanism, entry.state) for entry in entries] == [
+        (scores, "entered"),
+        (replace(scores, steps=0), "stored"),
+        (training, "entered"),
+        (replace(training, steps=0), "spent"),
+    ]
+
+    new = tmp_path / "new"
+    account = store(new, epsilon=100.0)
+    path = new / "answer"
+    account.answer("x", path, lambda _: scores, nothing, lambda *_: b"x")
+    with pytest.raises(FloatingPointError):
+        account.answer("training 7", path, lambda _: training, nothing, training_fails)
+    assert (new / FILE).read_bytes() == STORED
+    for content in (STORED + b'{"request": "y"}\n', STORED.replace(b"rate", b"rates")):
+        (old / FILE).write_bytes(content)
+        with pytest.raises(BudgetError, match="is damaged"):
+            read_account(old)
+
+
+def nothing() -> bytes:
+    return b""

@@ -19,30 +19,28 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 from scipy import stats
 
-from fedaux.privacy import secure_sum
 from fedaux.privacy.curve25519 import FIELD_PRIME as PRIME_OF_FIELD
 from fedaux.privacy.curve25519 import public_key
 from fedaux.privacy.secure_sum import (
-    PRIME,
     Keys,
     SecureSumError,
     SiteState,
     SumSettings,
-    add_pair_mask,
-    combine,
-    derive,
-    keystream,
-    lagrange_weights,
     least_threshold,
-    mask_info,
     new_site,
-    pair_secret,
-    partners_info,
-    share_info,
-    split,
-    survivors_signed,
     unmasked_sum,
 )
+from fedaux.privacy.secure_sum import site as site_module
+from fedaux.privacy.secure_sum.keys import derive
+from fedaux.privacy.secure_sum.masks import (
+    add_pair_mask,
+    keystream,
+    mask_info,
+    pair_secret,
+    partners_info,
+)
+from fedaux.privacy.secure_sum.shamir import PRIME, combine, lagrange_weights, split
+from fedaux.privacy.secure_sum.site import share_info, survivors_signed
 from helpers.edwards import IDENTITY, SMALL, add, decode, encode, secret_scalar, sign
 
 NAMES = tuple("abcdef")
@@ -409,7 +407,7 @@ def rest_of_two_lists() -> np.ndarray:
     rest = site.accept(received).mask(VECTORS["a"]) - site.accept(fewer).mask(
         VECTORS["a"]
     )
-    partners = secure_sum.partners_info(SETTINGS, KEYS, NAMES)
+    partners = site_module.partners_info(SETTINGS, KEYS, NAMES)
     add_pair_mask(
         rest, pair_secret(site.mask_key, KEYS["a"], KEYS["f"], partners), "f", "a"
     )
@@ -421,7 +419,7 @@ def test_a_site_masks_for_each_list_of_partners_differently(
 ) -> None:
     assert np.any(rest_of_two_lists() != 0)
     monkeypatch.setattr(
-        secure_sum, "partners_info", lambda settings, keys, sharing: settings.context
+        site_module, "partners_info", lambda settings, keys, sharing: settings.context
     )
     # without the defence, the mask of a pair is seen
     assert not np.any(rest_of_two_lists() != 0)
