@@ -102,7 +102,11 @@ def keeping(script: Path, tmp_path: Path, starts: int = 3) -> list[list[str]]:
     finally:
         started.kill()
     made = calls(tmp_path)
-    assert made == [*(made[:2] * starts)[:-1]]
+    # it waits twice as long each time
+    first = int(made[1][1])
+    pauses = [["sleep", str(first * 2**number)] for number in range(starts - 1)]
+    assert made[1::2] == pauses
+    assert made[::2] == [made[0]] * starts
     return made[:2]
 
 
@@ -196,6 +200,59 @@ def test_a_run_is_told_where_the_folder_is_now(stage: Path, tmp_path: Path) -> N
         str(stage / "server" / "ca.crt"),
     )
     assert not read.insecure
+
+
+PARTS = (
+    "server/superlink.sh",
+    "server/superexec.sh",
+    "server/register.sh",
+    "server/run.sh",
+    "sites/berlin/supernode.sh",
+    "sites/paris/supernode.sh",
+)
+
+
+def try_all(folder: Path, **parts: str) -> subprocess.CompletedProcess[str]:
+    """Play try-all.sh, whose parts wait until they are stopped; those of `parts` by
+    their file's stem do something else.
+    """
+    for part in PARTS:
+        usual = "exit 0" if "register" in part else "exec sleep 300"
+        words = parts.get(Path(part).stem, usual)
+        (folder / part).write_text(f"#!/bin/bash\n{words}\n")
+    return subprocess.run(
+        [str(folder / "try-all.sh")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        timeout=30,
+    )
+
+
+def test_a_part_that_ends_is_named_with_its_last_lines(folder: Path) -> None:
+    """A run that nobody worked on was waited for in silence."""
+    done = try_all(folder, superexec="echo 'not as root'; exit 3")
+    assert done.returncode == 1
+    assert "superexec has ended with exit status 3" in done.stderr
+    assert "  not as root\n" in done.stderr
+    assert "paris" not in done.stderr
+
+
+def test_a_part_that_cannot_stay_up_is_named(folder: Path) -> None:
+    """The scripts start again what has ended, for ever."""
+    ends = "for i in 1 2 3 4 5; do echo 'it starts again in 5 seconds'; done"
+    done = try_all(folder, supernode=f"echo refused; {ends}; exec sleep 300")
+    assert done.returncode == 1
+    assert "berlin has ended 5 times" in done.stderr
+    assert "  refused\n" in done.stderr
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_all_ends_as_the_run_ends(folder: Path, code: int) -> None:
+    done = try_all(folder, run=f"echo 'accuracy .9'; exit {code}")
+    assert (done.returncode, done.stderr) == (code, "")
+    assert done.stdout.endswith("accuracy .9\n")
 
 
 FLOWER = """#!/bin/bash

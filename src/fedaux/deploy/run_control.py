@@ -8,6 +8,7 @@ the SuperLink restarts, although the run continues.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -43,7 +44,10 @@ def follow(*words: str) -> Iterator[str]:
         ["flwr", *words], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        yield from process.stdout
+        try:
+            yield from process.stdout
+        finally:
+            process.terminate()  # else leaving would wait for the end of the run
 
 
 @dataclass
@@ -159,6 +163,8 @@ class RunControl:
 
 
 def main() -> None:
+    # as Ctrl-C, which a script's background processes do not get
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = RunControl().main(sys.argv[1:])
     except LinkError as error:
