@@ -292,6 +292,13 @@ class Config(Settings):
         return not find_method(self.method).analytic
 
     @property
+    def frozen_features(self) -> bool:
+        """Whether heads alone are computed or trained, on features of h0, which stays
+        as it is.
+        """
+        return self.head_only or not self.trains
+
+    @property
     def releases(self) -> bool:
         """Whether clients make a release, to be weighted as teachers or to compute a
         head.

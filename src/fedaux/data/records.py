@@ -144,6 +144,13 @@ def is_text(x: NDArray[Any]) -> bool:
     return x.dtype.kind in "OUT"
 
 
+def is_numbers(x: NDArray[Any]) -> bool:
+    """Whether records are rows of numbers, as those of a table: neither images nor
+    texts.
+    """
+    return not is_image(x) and not is_text(x)
+
+
 def to_tensor(x: NDArray[Any]) -> Tensor:
     """uint8 images (B, H, W, C) → float32 (B, C, H, W), scaled by constants; numbers
     are only cast to float32.
@@ -212,7 +219,7 @@ class RecordSpec:
     def of(cls, records: Records) -> Self:
         if is_text(records.x):
             return cls("text")
-        kind = "image" if is_image(records.x) else "numbers"
+        kind = "numbers" if is_numbers(records.x) else "image"
         return cls(kind, tuple(records.x.shape[1:]))
 
     @classmethod

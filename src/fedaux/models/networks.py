@@ -104,6 +104,16 @@ def image_channels(
     return shape[0]
 
 
+def numbers_of_row(name: str, shape: tuple[int, ...]) -> int:
+    """How many numbers a row has; an error if it has none."""
+    if not shape or min(shape) < 1:
+        raise ValueError(
+            f"prototype {name!r} expects rows of at least one number, not of shape "
+            f"{tuple(shape)}; for text 'bert' or 'encoder' will do"
+        )
+    return prod(shape)
+
+
 def pooled(*layers: nn.Module, width: int) -> Extractor:
     """Layers for images, and the mean of each of their `width` channels."""
     return Extractor(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), width=width)
@@ -121,20 +131,23 @@ def require_positive(**options: float) -> None:
             raise ValueError(f"{name} must be greater than 0, not {value}")
 
 
+@register("linear")
+def linear(shape: tuple[int, ...]) -> Extractor:
+    """(B, *shape) → (B, prod(shape)): the numbers of a record as they are, so that the
+    network is a linear model.
+    """
+    return Extractor(nn.Flatten(), width=numbers_of_row("linear", shape))
+
+
 @register("mlp")
 def mlp(
     shape: tuple[int, ...], hidden: int = 128, features: int = 64, norm: str = "group"
 ) -> Extractor:
     """(B, *shape) → (B, features): a flattened row through one hidden layer."""
     require_positive(hidden=hidden, features=features)
-    if not shape or min(shape) < 1:
-        raise ValueError(
-            "prototype 'mlp' expects rows of at least one number, not of shape "
-            f"{tuple(shape)}; for text 'bert' or 'encoder' will do"
-        )
     return Extractor(
         nn.Flatten(),
-        dense(prod(shape), hidden, norm),
+        dense(numbers_of_row("mlp", shape), hidden, norm),
         dense(hidden, features, norm),
         width=features,
     )

@@ -5,7 +5,7 @@ names that it can hold.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -27,7 +27,7 @@ from fedaux.data.objects import (
     source_of,
     with_test,
 )
-from fedaux.data.records import Corpus
+from fedaux.data.records import Corpus, is_numbers
 from fedaux.data.sources import SOURCES, open_source
 
 OBJECTS = ("data", "public", "test", "model", "size")  # keywords that are no settings
@@ -67,7 +67,17 @@ def make_config(
     if model is not None:
         models = model if isinstance(model, (list, tuple)) else [model]
         table["prototypes"] = [_prototype(network) for network in models]
-    return Config.from_dict(table)
+    config = Config.from_dict(table)
+    if "prototypes" in table or not (config.frozen_features and _has_numbers(config)):
+        return config
+    # Random features that nothing trains lose a part of what the columns say.
+    return replace(config, prototypes=(PrototypeSpec("linear"),))
+
+
+def _has_numbers(config: Config) -> bool:
+    """Whether data that were handed over are rows of numbers."""
+    corpus = here.find(config.data.source)
+    return corpus is not None and is_numbers(corpus().train.x)
 
 
 def method_name_of(method: str | Method) -> str:

@@ -98,7 +98,8 @@ def run(
             private data.
         test: Labelled test data. None: a fifth of the private data is held out.
         model: The name of a network, a class of `nn.Module`, a function that makes one,
-            or a list of several.
+            or a list of several. None: `mlp`; for rows of numbers whose features stay
+            frozen (private-head, ridge, head_only), `linear`, the columns as they are.
         size: The size of images in pixels, for images that come from a folder or a
             dataset.
         on_progress: Called with an event of `fedaux.core.progress` as work proceeds;
@@ -220,13 +221,16 @@ def pretrain(
 
     Returns:
         For each prototype's label the safetensors file of its extractor, which has a
-        JSON card beside it.
+        JSON card beside it; rows of numbers are not pre-trained on.
     """
     with report_to(on_progress):
         server = make_server(config, cache)
-        return {
-            spec.label: pretrain_extractor(server, spec) for spec in config.prototypes
-        }
+        paths: dict[str, Path] = {}
+        for spec in config.prototypes:
+            path = pretrain_extractor(server, spec)
+            if path is not None:
+                paths[spec.label] = path
+        return paths
 
 
 def probe(

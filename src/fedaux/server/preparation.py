@@ -11,12 +11,14 @@ from pathlib import Path
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.schema import Config
 from fedaux.core.accounts import Account
 from fedaux.core.arrays import Arrays
 from fedaux.core.failures import Failure
 from fedaux.core.io import cache_folder
-from fedaux.core.progress import WorkProgress, report
+from fedaux.core.progress import Notice, WorkProgress, report
 from fedaux.core.timing import Costs
+from fedaux.data.records import is_numbers
 from fedaux.messages import (
     Federation,
     PrepareOrder,
@@ -111,9 +113,9 @@ def pretrain_extractors(server: Server) -> None:
             pretrain_extractor(server, spec)
 
 
-def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
+def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path | None:
     """Load a prototype's pre-trained extractor, training it if necessary (P1), and
-    return its file.
+    return its file; None if there is nothing to pre-train.
     """
     settings = server.config.pretrain
     extractor = server.networks.extractors[spec.label]
@@ -133,6 +135,11 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
         extractor.restore()  # type: ignore[operator]
         report_epoch(1, 1, "published weights")
         return Path(published_weights(extractor))
+    if not flatten_state(extractor):
+        return None
+    if is_numbers(server.public.aux.x):
+        report(Notice(_not_pretrained(server.config, spec)))
+        return None
     path, from_cache = load_or_pretrain(
         spec,
         server.networks.whole[spec.label],
@@ -144,6 +151,22 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path:
     if from_cache:
         report_epoch(settings.epochs, settings.epochs, "from the cache")
     return path
+
+
+def _not_pretrained(config: Config, spec: PrototypeSpec) -> str:
+    """Why an extractor for rows of numbers keeps its random weights, and what to do
+    where these are never trained.
+    """
+    note = (
+        f"{spec.label} is not pre-trained: there is self-supervision for images and "
+        "texts, not for rows of numbers"
+    )
+    if config.frozen_features:
+        note += (
+            ". Its features stay random; prototypes = ['linear'] takes the columns as "
+            "they are"
+        )
+    return note
 
 
 def prepare_clients(

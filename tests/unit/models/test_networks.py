@@ -18,6 +18,15 @@ def rows(count: int, shape: tuple[int, ...]) -> Tensor:
     return torch.randn(count, *shape, generator=torch.Generator().manual_seed(0))
 
 
+def test_a_linear_network_has_the_numbers_as_they_are() -> None:
+    network = build(PrototypeSpec("linear"), (2, 3), 4, seed=0)
+    x = rows(5, (2, 3))
+    assert parameter_count(network.features) == 0
+    assert torch.equal(network.features(x), x.reshape(5, 6))
+    with pytest.raises(ValueError, match="'linear' expects rows of at least one"):
+        build(PrototypeSpec("linear"), (), 4, seed=0)
+
+
 @pytest.mark.parametrize("norm", ["batch", "group"])
 @pytest.mark.parametrize(
     ("name", "features", "of_10", "of_100", "width"),

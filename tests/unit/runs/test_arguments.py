@@ -41,6 +41,23 @@ class Softmax(Net):
         return super().forward(x).softmax(1)
 
 
+def test_frozen_features_of_numbers_are_their_columns() -> None:
+    """Random features would stay random; images and trained networks are left alone."""
+    numbers = RNG.normal(size=(60, 4))
+
+    def network(method: str, x: Any = numbers, **keywords: Any) -> str:
+        return make_config(method, data=(x, Y), **keywords).prototypes[0].name
+
+    assert network("private-head") == "linear"
+    assert network("ridge") == "linear"
+    assert network("fedaux", head_only=True) == "linear"
+    assert network("fedaux") == "mlp"
+    assert network("private-head", X) == "mlp"
+    assert network("private-head", model="mlp") == "mlp"
+    assert network("private-head", prototypes=["cnn"]) == "cnn"
+    assert network("private-head", [f"text {number}" for number in range(60)]) == "mlp"
+
+
 def test_keywords_are_settings() -> None:
     config = make_config(
         "FedAUX",

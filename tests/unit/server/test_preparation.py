@@ -10,7 +10,7 @@ from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.failures import Failure
-from fedaux.core.progress import ProgressEvent, WorkProgress, report_to
+from fedaux.core.progress import Notice, ProgressEvent, WorkProgress, report_to
 from fedaux.core.timing import Costs
 from fedaux.messages import PrepareOrder
 from fedaux.models import flatten_state, load_state
@@ -58,8 +58,8 @@ def test_a_network_that_cannot_train_privately_is_refused_before_anybody_is_aske
 
 
 def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
-    """Images, as SimCLR wants them, come in `tests/unit/models/pretraining`; here it matters
-    who asks for it.
+    """These records are rows of numbers, which are not pre-trained on: it is said where
+    a method would.
     """
     config = replace(CONFIG, method="fedavg", pretrain=PretrainConfig(epochs=1))
     events: list[ProgressEvent] = []
@@ -68,8 +68,13 @@ def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
         initial_state(server)
     assert events == []
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="image"):
+    with report_to(events.append):
         initial_state(make_server(replace(config, method="fedavg+p"), tmp_path))
+    assert [event.text for event in events if isinstance(event, Notice)] == [
+        f"{MLP.label} is not pre-trained: there is self-supervision for images and "
+        "texts, not for rows of numbers"
+    ]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_published_weights_are_restored_instead_of_trained() -> None:
