@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
 
 from fedaux.core.errors import SettingsError
+from fedaux.data.adapters import LABELS
 from fedaux.data.labels import factorize, name_or_nobody
 from fedaux.data.records import UNDECLARED, Indices, Records, as_array
 
@@ -23,6 +33,35 @@ class UserRecords(Records):
         self, positions: Indices | slice = slice(None), *, view: bool = False
     ) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(self.gather(positions)))
+
+    @classmethod
+    def of_data(cls, data: Any) -> UserRecords:
+        """Make records of what the training of an app reads: (x, labels) or (x, labels,
+        persons), a `Dataset`, or a `DataLoader`.
+
+        Of a loader, each item of its dataset is read once, in order, and passes its
+        `collate_fn` alone.
+        """
+        if isinstance(data, DataLoader):
+            _check_sampler(data)
+            return cls.of(*_columns_of(data.dataset, data.collate_fn))
+        if isinstance(data, Dataset) or hasattr(data, "column_names"):
+            return cls.of(*_columns_of(data, default_collate))
+        if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
+            what = type(data).__name__
+            if isinstance(data, (tuple, list)):
+                what = f"{len(data)} things"
+            raise SettingsError(
+                f"Cannot read {what} as records. Return (x, labels), (x, labels, "
+                "persons), a Dataset or a DataLoader."
+            )
+        loaders = [part for part in data if isinstance(part, (DataLoader, Dataset))]
+        if loaders:
+            raise SettingsError(
+                f"Cannot choose among {len(data)} data sets: return the one that this "
+                "client trains on, and leave test data out."
+            )
+        return cls.of(*data)
 
     @classmethod
     def of(cls, x: Any, labels: Any = None, persons: Any = None) -> UserRecords:
@@ -48,6 +87,56 @@ class UserRecords(Records):
                 "each row its person"
             )
         return cls(rows, y, person=factorize(map(name_or_nobody, person.tolist())))
+
+
+def _check_sampler(loader: DataLoader[Any]) -> None:
+    """Raise an error unless the loader shows each record exactly once in an epoch."""
+    sampler = loader.sampler
+    once = isinstance(sampler, SequentialSampler) or (
+        isinstance(sampler, RandomSampler)
+        and not sampler.replacement
+        and sampler.num_samples == len(sampler.data_source)
+    )
+    if isinstance(loader.dataset, IterableDataset) or not once:
+        raise SettingsError(
+            "Cannot read each record exactly once from a DataLoader with a "
+            f"{type(sampler).__name__}: return a Dataset of the client's own records."
+        )
+
+
+def _columns_of(dataset: Any, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
+    """Yield the rows and the labels of a dataset, each item read by itself."""
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise SettingsError(
+            f"Cannot read a {type(dataset).__name__} item by item: return a Dataset "
+            "with __len__ and __getitem__."
+        )
+    pairs = [_pair(collate([dataset[index]])) for index in range(len(dataset))]
+    if not pairs:
+        raise SettingsError(
+            "Cannot make a release of an empty Dataset: it has no rows."
+        )
+    yield np.concatenate([row for row, _ in pairs])
+    yield np.concatenate([label for _, label in pairs])
+
+
+def _pair(batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return (row, label) of a batch with one record."""
+    if isinstance(batch, Mapping):
+        names = [name for name in LABELS if name in batch]
+        rows = [name for name in batch if name not in names]
+        if not names or len(rows) != 1:
+            raise SettingsError(
+                f"Cannot tell rows and labels among {', '.join(map(str, batch))}: "
+                "return (x, labels) from `data`."
+            )
+        batch = (batch[rows[0]], batch[names[0]])
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        raise SettingsError(
+            "Cannot read items other than (row, label): return (x, labels) from `data`."
+        )
+    row, label = batch
+    return as_array(row), as_array(label).reshape(-1)
 
 
 def _labels(values: NDArray[Any]) -> NDArray[np.int64]:

@@ -37,7 +37,7 @@ def add_release_handler(
     app: ClientApp,
     *,
     model: Callable[[], nn.Module],
-    data: Callable[[Context], tuple[Any, ...]],
+    data: Callable[[Context], Any],
     vault: str | Path,
     epsilon: float,
     delta: float = 1e-5,
@@ -51,7 +51,8 @@ def add_release_handler(
         app: Your app.
         model: A function that makes the network that the app trains, such as its class.
         data: A function of the context that returns this client's (x, labels) or (x,
-            labels, persons): rows as the model takes them, each record exactly once.
+            labels, persons), rows as the model takes them, each record exactly once; or
+            the `Dataset` or `DataLoader` that the client trains on.
         vault: An absolute path to a folder of this client's own, which keeps its
             privacy account.
         epsilon: The ε of one release.
@@ -77,7 +78,7 @@ def add_release_handler(
 
         def own_data() -> tuple[Records, Rows]:
             extractor = UserExtractor(model().cpu(), features)
-            records = UserRecords.of(*data(context))
+            records = UserRecords.of_data(data(context))
             load_ordered(extractor.model, order.extractor)
             return records, private_outputs(extractor, records)
 

@@ -126,6 +126,12 @@ class BudgetExhaustedError(FedauxError, RuntimeError):
     code = Exit.PRIVACY
 
 
+class NoReleaseError(FedauxError, RuntimeError):
+    """No client has made a release, so none would teach."""
+
+    code = Exit.CLIENTS
+
+
 class ReleaseStrategy(FedAvg):
     """Flower's FedAvg with the client's releases: clients that are selected for the
     first time are asked for theirs.
@@ -219,18 +225,8 @@ class ReleaseStrategy(FedAvg):
         self.state = replace(self.state, releases=_without_repeats(self.state.releases))
         for failure in failures:
             log.warning("node %s has %s", failure.client, failure.reason[:MAX_REASON])
-        if (
-            failures
-            and not self.state.releases
-            and all(_is_spent(failure) for failure in failures)
-        ):
-            raise BudgetExhaustedError(
-                f"all {len(failures)} clients refuse to make a release: "
-                f"{Refusal.BUDGET.description}. They have answered another question "
-                "before: another network, other weights, other public data or another "
-                "scorer. Give `keep` the file of the run that they have answered, or "
-                "let their owners raise epsilon_total"
-            )
+        if failures and not self.state.releases:
+            raise _no_release(failures)
         return failures
 
 
@@ -249,6 +245,29 @@ def _server(
         config, classes, scorer, networks, public, lambda node: ONLY_PROTOTYPE
     )
     return Server(config, classes, (), networks, public, scorer, orders)
+
+
+def _no_release(failures: list[Failure]) -> FedauxError:
+    """Say why a run ends in which nobody has made a release: it would be plain FedAvg,
+    and look like success.
+    """
+    if all(_is_spent(failure) for failure in failures):
+        return BudgetExhaustedError(
+            f"all {len(failures)} clients refuse to make a release: "
+            f"{Refusal.BUDGET.description}. They have answered another question "
+            "before: another network, other weights, other public data or another "
+            "scorer. Give `keep` the file of the run that they have answered, or "
+            "let their owners raise epsilon_total"
+        )
+    reasons = "; ".join(
+        f"node {failure.client} has {failure.reason[:MAX_REASON]}"
+        for failure in failures[:3]
+    )
+    return NoReleaseError(
+        f"Cannot go on: none of {len(failures)} clients has made a release, so none "
+        f"would teach ({reasons}). Look at the log of a client for its reason, mend it, "
+        "and start the run again: nothing is trained yet."
+    )
 
 
 def _is_spent(failure: Failure) -> bool:

@@ -4,12 +4,21 @@ nobody else.
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    RandomSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+)
 
+from fedaux.core.errors import SettingsError
 from fedaux.core.failures import Refusal
-from fedaux.flower.release_strategy import BudgetExhaustedError
+from fedaux.data.user_rows import UserRecords
+from fedaux.flower.release_strategy import BudgetExhaustedError, NoReleaseError
 from helpers.drop_in_app import (
     CLIENTS,
     make_app,
@@ -17,6 +26,7 @@ from helpers.drop_in_app import (
     make_strategy,
     net,
     one_round,
+    own_data,
     values,
     warnings_of,
 )
@@ -51,6 +61,51 @@ def test_a_vault_refuses_a_second_different_release(
     allowed = make_strategy(model=net(1))
     one_round(allowed, make_grid(tmp_path, make_app(epsilon_total=1.5)))
     assert len(allowed.releases) == CLIENTS
+
+
+@pytest.mark.parametrize("kind", ["loader", "shuffled", "dataset", "columns"])
+def test_what_an_app_trains_on_is_read_as_its_arrays_are(
+    tmp_path: Path, kind: str
+) -> None:
+    """A `DataLoader` was unpacked into its batches, and every client failed."""
+
+    def data(context: Context) -> object:
+        rows, labels = own_data(context)
+        pairs = TensorDataset(rows, labels)
+        if kind == "dataset":
+            return pairs
+        if kind == "columns":  # as Flower Datasets have them
+            columns = [
+                {"img": row, "label": int(label)}
+                for row, label in zip(rows, labels, strict=True)
+            ]
+            return DataLoader(columns, batch_size=7)  # type: ignore[arg-type]
+        return DataLoader(pairs, batch_size=7, shuffle=kind == "shuffled")
+
+    read = UserRecords.of_data(data(context_of(1)))
+    expected = UserRecords.of(*own_data(context_of(1)))
+    assert np.array_equal(read.x, expected.x)
+    assert np.array_equal(read.labels, expected.labels)
+    strategy = make_strategy()
+    one_round(strategy, make_grid(tmp_path, make_app(data=data)))
+    assert len(strategy.releases) == CLIENTS
+
+
+def test_a_loader_that_draws_a_record_twice_is_refused() -> None:
+    pairs = TensorDataset(*own_data(context_of(0)))
+    twice = DataLoader(pairs, sampler=RandomSampler(pairs, replacement=True))
+    some = DataLoader(pairs, sampler=SubsetRandomSampler(range(9)))
+    for loader in (twice, some):
+        with pytest.raises(SettingsError, match="each record exactly once"):
+            UserRecords.of_data(loader)
+    with pytest.raises(SettingsError, match="leave test data out"):
+        UserRecords.of_data((DataLoader(pairs), DataLoader(pairs)))
+    with pytest.raises(SettingsError, match="Cannot read 4 things"):
+        UserRecords.of_data([1, 2, 3, 4])
+
+
+def context_of(node: int) -> Context:
+    return Context(0, 0, {"partition-id": node}, RecordDict(), {})
 
 
 def test_neither_a_run_nor_a_message_sets_the_budget(tmp_path: Path) -> None:
@@ -104,7 +159,8 @@ def test_an_error_on_a_client_tells_nothing_of_its_data(
     grid = make_grid(tmp_path, handle)
     answered = grid._handle
     grid._handle = lambda message: replies.append(answered(message)) or replies[-1]  # type: ignore[method-assign,func-returns-value]
-    one_round(strategy, grid)
+    with pytest.raises(NoReleaseError):
+        one_round(strategy, grid)
     reasons = " ".join(reply.error.reason for reply in replies if reply.has_error())
     assert set(reasons.split()) == {Refusal.FAILED.value}
     assert "4711" not in reasons
