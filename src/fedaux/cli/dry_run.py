@@ -39,9 +39,14 @@ def show_dry_run(config: Config, console: Console, as_json: bool) -> None:
     phases = [(name, format_seconds(value)) for name, value in plan.seconds.items()]
     phases.append(("in all", format_seconds(plan.total_seconds)))
     console.print(results_table("About how long", ("phase", ""), phases))
+    traffic = "Clients send sums of features once, and no models."
+    if plan.bytes_per_round:
+        traffic = f"A round sends and receives {format_bytes(plan.bytes_per_round)}."
+    if plan.bytes_once:
+        once = format_bytes(plan.bytes_once)
+        traffic += f" Extractors are sent to the clients once, {once} in all."
     console.print(
-        f"A round sends and receives {format_bytes(plan.bytes_per_round)}. The "
-        f"largest step needs about {format_bytes(plan.memory)} of memory, "
+        f"{traffic} The largest step needs about {format_bytes(plan.memory)} of memory, "
         f"{format_bytes(plan.available)} are free.",
         soft_wrap=True,
     )

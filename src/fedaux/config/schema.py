@@ -141,6 +141,15 @@ class Config(Settings):
             self.data.partition != "own" or bool(sites),
             "data.partition = 'own' needs federation.sites, the names of the sites.",
         )
+        require(
+            self.data.partition != "own"
+            or self.teachers.run_on == "server"
+            or self.aux.source != "",
+            "teachers.run_on = 'clients' needs aux.source, the public data that the "
+            "server has as well. A site whose run has no teachers, such as that of a "
+            "private head, needs neither: set method to that of the run, and "
+            "teachers.run_on = 'server'.",
+        )
 
     def _check_features(self) -> None:
         require(
@@ -251,8 +260,10 @@ class Config(Settings):
         )
         require(
             not method.distils or self.teachers.run_on == "clients",
-            "with federation.secure only a client sees its model, so it must run it "
-            "on the public data itself: set teachers.run_on = 'clients'.",
+            f"with federation.secure only a client sees its model, and {method.label} "
+            "needs it run on public data: set method to that of the run if this is a "
+            "site's, for example 'private-head', which has no teachers; or set "
+            "teachers.run_on = 'clients', with the server's public data in [aux].",
         )
         require(
             not self.privacy.private_training,

@@ -82,13 +82,17 @@ class EventLog:
 
 
 def printable(text: str) -> str:
-    """Make untrusted text safe to show or store: one line, without control
-    characters.
+    """Make untrusted text safe to show or store: one line, without control characters.
+    A long one ends after a whole word, with "…".
     """
-    letters = [
-        letter if letter.isprintable() else " " for letter in text[:LONGEST_TEXT]
-    ]
-    return "".join(letters)
+    line = "".join(
+        letter if letter.isprintable() else " " for letter in text[: LONGEST_TEXT + 1]
+    )
+    if len(line) <= LONGEST_TEXT:
+        return line
+    start = line[: LONGEST_TEXT - 1]
+    words, _, _ = start.rpartition(" ")
+    return (words or start[:-1]) + " …"
 
 
 class _PrivateFile(RotatingFileHandler):

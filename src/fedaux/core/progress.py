@@ -125,6 +125,13 @@ class Notice(ProgressEvent):
     text: str
 
 
+@dataclass(frozen=True)
+class OwnersAwaited(Notice):
+    """The run waits for the owners of these sites to approve its plan."""
+
+    sites: tuple[str, ...]
+
+
 OnProgress = Callable[[ProgressEvent], None]
 
 

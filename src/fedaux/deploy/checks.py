@@ -28,7 +28,7 @@ from fedaux.config.sends import needed_by
 from fedaux.core.errors import FedauxError
 from fedaux.core.io import DECODED, caching_in
 from fedaux.core.versions import package_versions, versions_text
-from fedaux.data.federated import class_names, read_private
+from fedaux.data.federated import class_names, open_auxiliary, read_private
 from fedaux.data.records import UNDECLARED, Records
 from fedaux.deploy.certificates import load_key, public_key_bytes
 from fedaux.deploy.env import read_env
@@ -38,6 +38,8 @@ from fedaux.privacy.account import BudgetStore, account_folder
 from fedaux.privacy.accounting import BudgetError, round_up
 from fedaux.privacy.roster import ROSTER_FILE, read_roster, roster_fingerprint
 from fedaux.report.terminal import plural
+from fedaux.server.networks import Networks
+from fedaux.server.preparation import check_networks
 
 # seconds; Flower refuses 5 ahead and 305 behind; a Date header has whole seconds
 MAX_AHEAD = 6.0
@@ -96,10 +98,13 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
     yield check_settings(config, name)
     yield check_sends(config, folder)
     yield check_privacy(config)
-    count, result = check_records(config, folder, name)
+    records, result = check_records(config, folder, name)
     yield result
-    if count:
+    count = 0
+    if records is not None:
+        count = len(records)
         yield check_delta(config.privacy, count)
+        yield check_own_networks(config, records, name)
     yield check_disk(vault if vault.exists() else folder, count)
     yield check_budget(config, account_folder(config, vault, name))
 
@@ -437,8 +442,10 @@ def compare_with_server(config: Config, path: Path) -> str:
     return f"the server's run needs {', '.join(missing)}, which may not leave this site"
 
 
-def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckResult]:
-    """(number of records, whether they can be read, have declared labels, and belong to
+def check_records(
+    config: Config, folder: Path, name: str
+) -> tuple[Records | None, CheckResult]:
+    """(the records, if there are any; whether they can be read, have declared labels, and belong to
     several persons).
     """
     path = config.data.path
@@ -453,10 +460,12 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
         if not len(records):
             raise ValueError("there are none")
     except ConfigError as error:
-        return 0, CheckResult("data", False, str(error), "correct [data] in site.toml")
+        return None, CheckResult(
+            "data", False, str(error), "correct [data] in site.toml"
+        )
     except Exception as error:  # a source may be user code
         detail = f"the records cannot be used: {str(error) or type(error).__name__}"
-        return 0, CheckResult(
+        return None, CheckResult(
             "data",
             False,
             detail,
@@ -468,7 +477,7 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
             f"not one of {count:,} records has a label that is declared; declared are "
             f"{', '.join(classes)}"
         )
-        return count, CheckResult(
+        return records, CheckResult(
             "data", False, detail, "compare the labels of the records with data.classes"
         )
     undeclared = int((records.labels == UNDECLARED).sum())
@@ -479,12 +488,29 @@ def check_records(config: Config, folder: Path, name: str) -> tuple[int, CheckRe
             "count, but teach nothing"
         )
     if config.privacy.unit == "record":
-        return count, CheckResult("data", True, detail)
+        return records, CheckResult("data", True, detail)
     persons, counted = _count_persons(records, config.privacy)
     remedy = "see data.person in site.toml: it must find different persons"
-    return count, CheckResult.of(
+    return records, CheckResult.of(
         "data", persons > 1 or count == 1, f"{detail}; {counted}", remedy
     )
+
+
+def check_own_networks(config: Config, records: Records, name: str) -> CheckResult:
+    """Whether orders could be answered with the networks that the settings list, and
+    with the public data that this site needs itself.
+    """
+    labels = ", ".join(spec.label for spec in config.prototypes)
+    try:
+        classes = class_names(config, name)
+        check_networks(config, Networks.build(config, records.shape, len(classes)))
+        if config.teachers.run_on == "clients":
+            open_auxiliary(config)
+    except Exception as error:  # a network and a source may be user code
+        detail = f"every order would fail: {str(error) or type(error).__name__}"
+        remedy = "correct prototypes, [aux] and [teachers] in site.toml"
+        return CheckResult("networks", False, detail, remedy)
+    return CheckResult("networks", True, f"{labels} can be used on these records")
 
 
 def _count_persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:

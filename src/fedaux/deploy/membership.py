@@ -114,6 +114,8 @@ def remove_site(folder: Path, name: str, link: ControlLink) -> None:
 def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> str:
     """Give a site a key, or another one: from now on this alone is accepted. Return its
     fingerprint.
+
+    Called again, it does what an earlier call has left undone.
     """
     folder = _deployment(folder)
     registered_key = folder / "server" / "keys" / f"{name}.pub"
@@ -124,14 +126,14 @@ def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> 
             "FOLDER --replace`"
         )
     wanted = _read_public_key(public_key)
-    if (
+    is_known = (
         registered_key.is_file()
         and site_fingerprint(registered_key.read_bytes()) == wanted
-    ):
-        raise DeployError(f"{public_key} is the key that {name} has already")
-    _unregister(link, name)
-    _retire(registered_key)
-    write_atomically(registered_key, public_key.read_bytes())
+    )
+    if not is_known:
+        _unregister(link, name)
+        _retire(registered_key)
+        write_atomically(registered_key, public_key.read_bytes())
     write_server_roster(folder / "server")
     register_key(registered_key, name, link)
     return wanted

@@ -26,6 +26,7 @@ SILENCE_LIMIT = 600.0  # seconds of silence after which the server is given up
 RESTARTS = 3  # of a server's app that was killed
 # what Flower says of an app that was killed; one that failed has said why itself
 KILLED = "No heartbeat"
+FLOWERS_PREFIX = "ServerApp failed with exception: "  # of an app's own last words
 Say = Callable[[str], None]
 
 
@@ -94,7 +95,7 @@ class RunControl:
             return 0
         reason = ""
         if details:
-            reason = f": {details.rstrip('.')}"
+            reason = f": {details.removeprefix(FLOWERS_PREFIX).rstrip('.')}"
         self.say(
             f"run {run} ended as {status}{reason}. run.sh goes on after its last whole "
             "round."

@@ -28,7 +28,7 @@ from fedaux.core.versions import versions_text
 from fedaux.deploy.env import DeployError
 from fedaux.deploy.link import FlowerRun, LinkError, Node
 from fedaux.report.terminal import format_bytes, format_seconds
-from fedaux.runs.status import RunStatus, SiteRecord, is_alive
+from fedaux.runs.status import APPROVAL, RunStatus, SiteRecord, is_alive
 
 RUN = "run"  # below the server's folder, as run.sh has it
 START_TIMEOUT = 120.0  # seconds in which a submitted run should have begun
@@ -38,6 +38,7 @@ STYLES = {
     "stuck": "bold red",
     "failed": "bold red",
     "starting": "cyan",
+    "waiting": "cyan",
 }
 TIMES = {
     "phase_since",
@@ -48,7 +49,16 @@ TIMES = {
     "last_reply",
     "last_error_at",
 }
-State = Literal["none", "starting", "running", "stuck", "finished", "failed", "stopped"]
+State = Literal[
+    "none",
+    "starting",
+    "waiting",  # for owners, who may take days
+    "running",
+    "stuck",
+    "finished",
+    "failed",
+    "stopped",
+]
 
 
 class Watched(Protocol):
@@ -92,7 +102,7 @@ class Status:
     @property
     def phase(self) -> str:
         """The current phase of the run; "" if nothing is running."""
-        if self.record.rounds and self.state in ("running", "stuck"):
+        if self.record.rounds and self.state in ("running", "stuck", "waiting"):
             return self.record.phase
         return ""
 
@@ -186,7 +196,7 @@ def read_status(
         limit = stuck_after or current.stuck_after
         measured = limit
     state, reason = _state(current, alive, flower, now, limit)
-    waiting = state in ("running", "stuck")
+    waiting = state in ("running", "stuck", "waiting")
     status = Status(
         time=now,
         state=state,
@@ -235,6 +245,8 @@ def _state(
         }
         return states.get(flower.status, "failed"), flower.details
     assert record is not None
+    if alive and record.outcome == "running" and record.phase == APPROVAL:
+        return "waiting", ""
     if alive and record.outcome == "running":
         return "stuck" if now - record.last_progress > limit else "running", ""
     if (
@@ -456,6 +468,14 @@ def _run(status: Status) -> str:
     if not status.phase:
         return f"{state} after round {record.finished_rounds} of {record.rounds}"
     lasting = format_seconds(max(0.0, status.time - record.phase_since))
+    if status.state == "waiting":
+        names = [
+            site.name for site in status.sites if site.record.asked_for == APPROVAL
+        ]
+        return (
+            f"waiting for the owners of {', '.join(names)} for {lasting}: `fedaux site "
+            "pending` and `fedaux site approve` at each"
+        )
     return (
         f"{state}: round {status.round} of {record.rounds}, {status.phase} for "
         f"{lasting}"

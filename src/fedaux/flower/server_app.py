@@ -16,6 +16,7 @@ from fedaux.data.federated import open_public
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.node_registry import NodeRegistry
 from fedaux.flower.node_settings import run_settings
+from fedaux.flower.run_end import ending_in_a_sentence
 from fedaux.scoring.base import bound_function
 from fedaux.server.loop import quorum
 from fedaux.server.regions import ALL_CLIENTS, RegionSpec
@@ -35,8 +36,9 @@ def server_app(run: Run) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         reuse_memory()
-        config, folder = run_settings(context)
-        run(config, folder, lambda server: connect(grid, server))
+        with ending_in_a_sentence():
+            config, folder = run_settings(context)
+            run(config, folder, lambda server: connect(grid, server))
 
     return app
 
@@ -50,9 +52,10 @@ def regional_app(run: RegionalRun) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         reuse_memory()
-        config, folder = run_settings(context)
-        region = RegionSpec.parse(str(context.run_config.get("region", "")))
-        run(config, folder, region, lambda server: connect(grid, server, region))
+        with ending_in_a_sentence():
+            config, folder = run_settings(context)
+            region = RegionSpec.parse(str(context.run_config.get("region", "")))
+            run(config, folder, region, lambda server: connect(grid, server, region))
 
     return app
 

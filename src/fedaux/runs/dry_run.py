@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
@@ -23,9 +24,10 @@ from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.overlap import COMPARED_RECORDS, shared_records
 from fedaux.data.records import Records, RecordSpec, is_numbers
-from fedaux.models import published_weights
+from fedaux.models import flatten_state, published_weights
 from fedaux.models.inference import Footprint, available_memory, measure
 from fedaux.models.pretraining.store import artifact_path
+from fedaux.server.preparation import check_start, takes_features
 from fedaux.server.server import Server, make_server
 
 # A process that keeps the memory it frees (`core.memory.reuse_memory`) holds this many
@@ -48,7 +50,8 @@ class DryRun:
     found: Mapping[str, str]
     networks: Mapping[str, Footprint]
     seconds: Mapping[str, float]
-    bytes_per_round: int
+    bytes_per_round: int  # of models, both ways
+    bytes_once: int  # of extractors, to the clients that have no copy
     memory: int
     available: int
     problems: tuple[str, ...]
@@ -74,13 +77,17 @@ class DryRun:
 def dry_run(config: Config, cache: Path | None = None) -> DryRun:
     """Read the data, build the networks, time a few steps of each."""
     server = make_server(config, cache=cache)
+    check_start(server)
     networks: dict[str, Footprint] = {}
     for spec in track(config.prototypes, "timing networks"):
         network = server.networks.whole[spec.label]
-        networks[spec.label] = measure(network, server.public.aux)
+        footprint = measure(network, server.public.aux)
+        sent = 0  # sums of features, and no models
+        if config.trains:
+            sent = _bytes(server.networks.trained[spec.label])
+        networks[spec.label] = replace(footprint, sent=sent)
     memory, problems = _memory(config, networks)
     chosen = max(1, round(config.fraction * len(server.clients)))
-    largest_model = max(network.sent for network in networks.values())
     to_pretrain = [
         networks[spec.label]
         for spec in config.prototypes
@@ -90,11 +97,29 @@ def dry_run(config: Config, cache: Path | None = None) -> DryRun:
         _findings(config),
         networks,
         _seconds(config, networks, to_pretrain, chosen),
-        2 * chosen * largest_model,
+        2 * chosen * max(network.sent for network in networks.values()),
+        _bytes_once(server),
         memory,
         available_memory(),
         problems,
     )
+
+
+def _bytes_once(server: Server) -> int:
+    """Bytes of the extractors that clients get once, for features of their records."""
+    config = server.config
+    if not (config.releases or takes_features(config)):
+        return 0
+    total = 0
+    for client in server.clients:
+        extractor = server.networks.extractors[server.label_of(client)]
+        if not (server.method.pretrained and published_weights(extractor)):
+            total += _bytes(extractor)
+    return total
+
+
+def _bytes(network: nn.Module) -> int:
+    return sum(array.nbytes for array in flatten_state(network).values())
 
 
 def _is_pretrained(server: Server, spec: PrototypeSpec) -> bool:

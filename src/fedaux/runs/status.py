@@ -23,6 +23,7 @@ from fedaux.core.io import write_atomically
 from fedaux.core.progress import (
     OnProgress,
     OrdersSent,
+    OwnersAwaited,
     ProgressEvent,
     ReplyReceived,
     RoundFinished,
@@ -33,6 +34,7 @@ from fedaux.core.progress import (
 from fedaux.core.results import RoundResult
 
 STATUS_FILE = "status.json"
+APPROVAL = "approval"  # the phase in which a run waits for owners, who may take days
 SHORTEST = 300.0  # seconds without a sign of progress, after which a run is stuck; or,
 LONGEST_WAITS = 3.0  # if that is more, this many times the longest wait so far
 WRITE_INTERVAL = 1.0  # seconds between two writes of the file
@@ -158,6 +160,8 @@ class RunStatus:
                 self._enter("prepare", now)
             case WorkProgress(phase=phase) if phase:
                 self._enter(phase, now)
+            case OwnersAwaited():
+                self._await_owners(event.sites, now)
             case OrdersSent():
                 self._enter("train" if event.task == "train" else "score", now)
                 self.bytes_sent += event.bytes
@@ -171,7 +175,22 @@ class RunStatus:
                 self._finish(event.result)
                 self._enter("between rounds", now)
 
+    def _await_owners(self, sites: Sequence[str], now: float) -> None:
+        self._enter(APPROVAL, now)
+        self._forget_owners()
+        for name in sites:
+            site = self._site(name)
+            site.asked_for = APPROVAL
+            site.asked_at = self.phase_since
+
+    def _forget_owners(self) -> None:
+        for site in self.sites.values():
+            if site.asked_for == APPROVAL:
+                site.asked_for = ""
+
     def _enter(self, phase: str, now: float) -> None:
+        if self.phase == APPROVAL != phase:
+            self._forget_owners()
         if phase != self.phase:
             self.phase = phase
             self.phase_since = now

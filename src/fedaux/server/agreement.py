@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fedaux.config.methods import find_method
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import Failure
-from fedaux.core.progress import Notice, report
+from fedaux.core.progress import Notice, OwnersAwaited, report
 from fedaux.messages import Consent, DataOrder, Federation, PlanOrder, RunPlan, plan_of
 from fedaux.privacy.secure_sum import agreed_threshold
 from fedaux.server.orders import Agreement
@@ -74,7 +74,7 @@ def agree_on_plan(
             break
         if waiting != announced:
             announced = waiting
-            report(Notice(waiting_text(waiting, plan)))
+            report(OwnersAwaited(waiting_text(waiting, plan), tuple(waiting)))
         time.sleep(POLL_INTERVAL)
     for name, reason in sorted(reasons.items()):
         report(Notice(f"{name} does not take part: {reason}"))

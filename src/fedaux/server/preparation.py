@@ -38,6 +38,7 @@ from fedaux.privacy.module_validation import validate_module
 from fedaux.scoring.pooled import pooled_release
 from fedaux.scoring.teacher_weights import PublicEmbedding
 from fedaux.server.analytic_round import compute_heads
+from fedaux.server.networks import Networks
 from fedaux.server.run_state import POOLED, RunState
 from fedaux.server.server import Server
 
@@ -47,13 +48,9 @@ def initial_state(server: Server) -> RunState:
     scorer publishes, if it has one.
     """
     config = server.config
+    check_start(server)
     if server.method.pretrained:
         pretrain_extractors(server)
-    else:
-        refuse_carried_weights(server)
-    if config.privacy.private_training:
-        for learner in server.networks.trained.values():
-            validate_module(learner, training=True)
     weights = server.networks.weights()
     method_state = {
         label: server.hooks.server_state(arrays["parameters"])
@@ -62,10 +59,14 @@ def initial_state(server: Server) -> RunState:
     state = RunState(
         config, 0, weights, method_state=method_state, assignment=server.site_labels
     )
-    on_features = config.head_only or config.analytic_head is not None
+    on_features = takes_features(config)
     if not config.releases and not on_features:
         return state
-    state = replace(state, extractors=valid_extractors(server))
+    extractors = {
+        label: flatten_state(extractor)
+        for label, extractor in server.networks.extractors.items()
+    }
+    state = replace(state, extractors=extractors)
     server.restore(state)
     if on_features and config.head_features == "standardised":
         state = replace(state, standardisation=server.public.standardisation())
@@ -74,15 +75,30 @@ def initial_state(server: Server) -> RunState:
     return state
 
 
-def valid_extractors(server: Server) -> dict[str, Arrays]:
-    """Return h0 of each prototype; raise an error if it is not valid, as every client
-    would, which would keep the reason to itself.
+def takes_features(config: Config) -> bool:
+    """Whether heads are trained or computed on features of h0."""
+    return config.head_only or config.analytic_head is not None
+
+
+def check_start(server: Server) -> None:
+    """Raise an error if a run would refuse its networks. It takes no data, so it comes
+    before hours of pre-training.
     """
-    extractors: dict[str, Arrays] = {}
-    for label, extractor in server.networks.extractors.items():
-        validate_module(extractor)
-        extractors[label] = flatten_state(extractor)
-    return extractors
+    check_networks(server.config, server.networks)
+    if not server.method.pretrained:
+        refuse_carried_weights(server)
+
+
+def check_networks(config: Config, networks: Networks) -> None:
+    """Raise an error if a client would refuse a network, because a record's output
+    depends on others. Clients keep the reason to themselves.
+    """
+    if config.privacy.private_training:
+        for learner in networks.trained.values():
+            validate_module(learner, training=True)
+    if config.releases or takes_features(config):
+        for extractor in networks.extractors.values():
+            validate_module(extractor)
 
 
 def refuse_carried_weights(server: Server) -> None:

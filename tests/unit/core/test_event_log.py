@@ -110,3 +110,5 @@ def test_a_log_that_cannot_be_written_is_said_once(
 def test_texts_of_others_are_one_short_line() -> None:
     assert printable("a\nb\x1b]0;\x07c\u202e") == "a b ]0; c "
     assert len(printable("x" * 9999)) == 500
+    assert printable("word " * 101) == "word " * 99 + "…"
+    assert printable("word " * 99 + "words") == "word " * 99 + "words"

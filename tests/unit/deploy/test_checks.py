@@ -14,9 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
+from torch import nn
 
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, PrivacyConfig
 from fedaux.deploy import checks
@@ -246,11 +249,47 @@ def look(
         if cap
         else PrivacyConfig()
     )
-    return checks.check_records(
+    records, found = checks.check_records(
         replace(Config.load(site / "site.toml"), data=data, privacy=privacy),
         site,
         "berlin",
     )
+    return 0 if records is None else len(records), found
+
+
+class Mixing(nn.Module):
+    """Shows nobody whether it keeps records apart."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1)
+
+
+def mixing() -> nn.Module:
+    return nn.Sequential(Mixing(), nn.Linear(64, 8))
+
+
+def test_a_network_that_every_order_would_refuse(site: Path, config: Config) -> None:
+    records, _ = checks.check_records(config, site, "berlin")
+    assert records is not None
+    fine(checks.check_own_networks(config, records, "berlin"), "can be used")
+    own = replace(config, prototypes=(PrototypeSpec(f"{__name__}:mixing"),))
+    problem(
+        checks.check_own_networks(own, records, "berlin"),
+        "is not known to keep records apart",
+        "prototypes",
+    )
+
+
+def test_teaching_without_public_data_is_found_before_an_order_is(
+    site: Path,
+) -> None:
+    """Check and preflight were content, the owners approved, and the run failed."""
+    text = (site / "site.toml").read_text()
+    (site / "site.toml").write_text(f'{text}\n[teachers]\nrun_on = "clients"\n')
+    settings = checks.load_settings(site)
+    assert isinstance(settings, checks.CheckResult)
+    problem(settings, "teachers.run_on = 'clients' needs aux.source", "site.toml")
+    assert "set method to that of the run" in settings.detail
 
 
 def save(folder: Path, labels: list[int], persons: list[str] | None = None) -> None:

@@ -73,7 +73,7 @@ def test_all_of_the_status_is_there() -> None:
     }
     assert states == {
         **dict.fromkeys(
-            ("none", "starting", "stuck", "finished", "failed", "stopped"), 0
+            ("none", "starting", "waiting", "stuck", "finished", "failed", "stopped"), 0
         ),
         "running": 1,
     }

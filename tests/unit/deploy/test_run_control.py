@@ -142,6 +142,15 @@ def test_a_run_that_is_not_taken_is_an_error() -> None:
         runs.main(WORDS)
 
 
+def test_the_reason_is_the_servers_own() -> None:
+    details = "ServerApp failed with exception: Cannot begin: 1 of 2 sites take part."
+    runs, said, _ = control(Flower("", f"finished:failed {details}"))
+    assert runs.main(WORDS) == Exit.NEGATIVE
+    assert said[-1].startswith(
+        "run 7 ended as finished:failed: Cannot begin: 1 of 2 sites take part. run.sh"
+    )
+
+
 def test_who_interrupts_it_is_told_that_the_run_goes_on() -> None:
     def interrupted(*_: str) -> Iterator[str]:
         raise KeyboardInterrupt

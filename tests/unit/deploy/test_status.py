@@ -17,7 +17,12 @@ from rich.console import Console
 from fedaux.config.schema import Config
 from fedaux.core.accounts import Account
 from fedaux.core.failures import NO_ANSWER, Failure
-from fedaux.core.progress import OrdersSent, ReplyReceived, RoundFinished
+from fedaux.core.progress import (
+    OrdersSent,
+    OwnersAwaited,
+    ReplyReceived,
+    RoundFinished,
+)
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.deploy.env import DeployError
 from fedaux.deploy.link import ControlLink, FlowerRun, LinkError, Node
@@ -109,6 +114,21 @@ def read(
     stuck_after: float | None = None,
 ) -> Status:
     return read_status(server, link or Link(), now, stuck_after)
+
+
+def test_a_run_that_waits_for_owners_says_so_for_as_long_as_it_takes(
+    server: Path,
+) -> None:
+    """It counted as stuck, and its last message was cut in the middle of a word."""
+    status = RunStatus.start(Config.load(server / "fedaux.toml"), None, START)
+    status.update(OwnersAwaited("waiting", ("paris",)), START + 5)
+    days = 2 * 86400
+    store(server, status, alive=START + days)
+    found = read(server, START + days)
+    assert (found.state, found.phase) == ("waiting", "approval")
+    assert [site.record.asked_for for site in found.sites] == ["", "approval"]
+    assert not any("progress" in problem for problem in found.problems)
+    assert "waiting for the owners of paris for" in " ".join(shown(found, 200))
 
 
 def test_a_run_that_goes_on(server: Path) -> None:

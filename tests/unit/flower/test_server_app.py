@@ -2,7 +2,10 @@
 sites when it connects.
 """
 
+import io
 import json
+import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedaux.config.schema import Config
+from fedaux.core.errors import FedauxError
 from fedaux.flower import node_registry
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.node_registry import MissingSitesError
@@ -89,3 +93,40 @@ def test_where_names_are_demanded_keys_without_one_take_no_part(
     )
     with pytest.raises(MissingSitesError, match="0 of 3 clients connected"):
         connect(sites(3), server)
+
+
+@pytest.fixture
+def flower_log() -> Iterator[io.StringIO]:
+    """What Flower's logger writes, without the filters that a test leaves."""
+    log = logging.getLogger("flwr")
+    filters = list(log.filters)
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    log.addHandler(handler)
+    yield written
+    log.removeHandler(handler)
+    log.filters[:] = filters
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_end_that_a_user_can_mend_is_a_sentence(
+    tmp_path: Path, flower_log: io.StringIO, known: bool
+) -> None:
+    """Owners that had not decided yet were a traceback, and "Exit Code: 201"."""
+    (tmp_path / "run.toml").write_text("rounds = 7\n")
+    reason = "Cannot begin: 1 of 2 sites take part."
+
+    def main(config: Config, folder: Path, connect: Connect) -> None:
+        raise FedauxError(reason) if known else RuntimeError(reason)
+
+    settings = {"config": str(tmp_path / "run.toml"), "out": str(tmp_path / "out")}
+    context = Context(1, 1, {}, RecordDict(), settings)  # type: ignore[arg-type]
+    try:
+        server_app(main)(sites(0), context)
+    except Exception as error:  # as Flower's process does
+        log = logging.getLogger("flwr")
+        log.error("%s raised an exception", "ServerApp", exc_info=error)
+        log.error("Exit Code: 201\n\nFor more information, visit: <…>")
+    told = flower_log.getvalue()
+    assert ("Traceback" in told, "Exit Code" in told) == (not known, not known)
+    assert told == f"{reason}\n" or not known

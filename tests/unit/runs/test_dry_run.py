@@ -8,9 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, PretrainConfig
 from fedaux.data.records import Records
+from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.runs import dry_run as module
 from fedaux.runs.dry_run import (
     KEPT_MEMORY,
@@ -18,6 +22,8 @@ from fedaux.runs.dry_run import (
     describe_duplicates,
     dry_run,
 )
+from fedaux.server.preparation import initial_state
+from fedaux.server.server import make_server
 from helpers.tiny import CNN, TINY_CONFIG
 
 CONFIG = replace(
@@ -49,6 +55,42 @@ def test_what_is_found_and_planned(tmp_path: Path) -> None:
     plan.raise_problems()
     assert json.dumps(plan.to_dict())
     assert list(tmp_path.iterdir()) == []
+
+
+class Mixing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1)
+
+
+def mixing() -> nn.Module:
+    return nn.Sequential(Mixing(), nn.Linear(64, 8))
+
+
+def test_a_network_that_the_run_refuses_is_refused_before_pre_training(
+    tmp_path: Path,
+) -> None:
+    """The dry run was content, and the run pre-trained for hours first."""
+    config = replace(CONFIG, prototypes=(PrototypeSpec(f"{__name__}:mixing"),))
+    with pytest.raises(UnsupportedModuleError, match=r"Mixing\) is not known"):
+        dry_run(config, tmp_path)
+    with pytest.raises(UnsupportedModuleError, match=r"Mixing\) is not known"):
+        initial_state(make_server(config, cache=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_is_trained_is_sent_in_a_round(tmp_path: Path) -> None:
+    """Heads counted as whole networks: 902.9 MB for heads of 31 kB."""
+    whole = dry_run(CONFIG, tmp_path)
+    heads = dry_run(replace(CONFIG, head_only=True), tmp_path)
+    parameters = (8 + 1) * 10  # of a head on eight features
+    assert heads.networks[CNN.label].sent == 4 * parameters
+    assert heads.bytes_per_round == 2 * 3 * 4 * parameters
+    # h0 goes to each of three clients once, in either case
+    extractor = whole.networks[CNN.label].sent - 4 * parameters
+    assert heads.bytes_once == whole.bytes_once == 3 * extractor
+    sums = replace(CONFIG, method="private-head", head_only=True)
+    assert dry_run(sums, tmp_path).bytes_per_round == 0
+    assert dry_run(replace(CONFIG, method="fedavg"), tmp_path).bytes_once == 0
 
 
 def test_time_grows_with_the_work(

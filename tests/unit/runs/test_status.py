@@ -20,6 +20,7 @@ from fedaux.core.failures import NO_ANSWER, Failure
 from fedaux.core.progress import (
     Notice,
     OrdersSent,
+    OwnersAwaited,
     ProgressEvent,
     ReplyReceived,
     RoundFinished,
@@ -70,6 +71,7 @@ def after(
         (ASKED, "train"),
         (RoundFinished(RESULT, 5, ""), "between rounds"),
         (Notice("hello"), "start"),
+        (OwnersAwaited("waiting", ("berlin",)), "approval"),
         (WorkProgress("files", 1, 2), "start"),
     ],
     ids=lambda value: type(value).__name__,
@@ -94,6 +96,15 @@ def test_sites_say_what_they_run() -> None:
         )
     )
     assert [site.versions for site in status.sites.values()] == ["fedaux 1", "fedaux 2"]
+
+
+def test_owners_that_are_waited_for_are_known_until_the_run_goes_on() -> None:
+    status = after(OwnersAwaited("waiting", ("berlin", "paris")))
+    status = after(OwnersAwaited("waiting", ("paris",)), status=status)
+    assert [site.asked_for for site in status.sites.values()] == ["", "approval"]
+    assert status.sites["paris"].asked_at == status.phase_since == 10.0
+    after(WorkProgress("features", 1, 2, phase="features"), status=status)
+    assert [site.asked_for for site in status.sites.values()] == ["", ""]
 
 
 def test_a_site_is_asked_answers_fails_and_says_what_it_has_spent() -> None:
