@@ -5,8 +5,12 @@ it: for `fedaux methods`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fedaux.config.methods import METHODS, Method
+from fedaux.config.methods import METHODS, Method, find_method
+
+if TYPE_CHECKING:
+    from fedaux.config.schema import Config
 
 WHEN = {
     "private-head": "one exchange under ε, whatever the split: take this first",
@@ -75,6 +79,16 @@ def reason(method: Method) -> str:
         "its clients' models are combined with equal weights, and its settings suit "
         "these data"
     )
+
+
+def protection(config: Config) -> str:
+    """Say in a few words what of a client is under noise in a run, for a table."""
+    budget = f"ε = {config.privacy.epsilon_budget:g}"
+    if config.privacy.private_training:
+        return f"models, {budget}"
+    if find_method(config.method).sends == "releases":
+        return f"all but sizes, {budget}"
+    return f"scores, not models, {budget}" if config.releases else "nothing"
 
 
 def all_facts() -> list[MethodFacts]:

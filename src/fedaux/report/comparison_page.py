@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.method_facts import protection
 from fedaux.config.schema import Config
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.report.arm_tables import Cell, summary, tasks
@@ -48,6 +49,7 @@ class _Comparison:
     runs: Mapping[str, Sequence[FinishedRun]]
     folder: Path
     target: float | None  # an accuracy; by default the second best's
+    verdict: str = ""  # who won, and why
 
     @property
     def configs(self) -> list[Config]:
@@ -99,12 +101,13 @@ def write_comparison(
     note: str = "",
     target: float | None = None,
     formats: Sequence[str] = ("svg",),
+    verdict: str = "",
 ) -> Path:
     """Write `report.html` for arms with at least one finished run each; `note` is
-    printed below the title.
+    printed below the title, `verdict` above the curves.
     """
     runs = {arm.label: _load_runs(arm) for arm in arms}
-    comparison = _Comparison(arms, runs, folder, target)
+    comparison = _Comparison(arms, runs, folder, target, verdict)
     makers = (
         _accuracy,
         _own_settings,
@@ -184,11 +187,12 @@ def _accuracy(comparison: _Comparison) -> Section:
     rows: list[tuple[str, ...]] = []
     for arm, (label, *numbers) in zip(arms, accuracy.rows, strict=True):
         cells = [f"{number} %" for number in numbers]
-        rows.append((label, *cells, str(len(arm.curves))))
-    table = Table((*accuracy.header, "seeds"), rows, accuracy.best)
+        config = comparison.runs[arm.label][0].state.config
+        rows.append((label, *cells, str(len(arm.curves)), protection(config)))
+    table = Table((*accuracy.header, "seeds", "protected"), rows, accuracy.best)
     several_rounds = any(arm.curves.shape[1] > 1 for arm in arms)
     figures = list(_curves(arms)) if several_rounds else [_bars(comparison)]
-    return Section("accuracy", "Accuracy", "", figures, table)
+    return Section("accuracy", "Accuracy", comparison.verdict, figures, table)
 
 
 def _bars(comparison: _Comparison) -> Figure:

@@ -126,6 +126,21 @@ def _difference(arm: ArmResult, reference: ArmResult) -> Difference | None:
     )
 
 
+def close_to_best(arms: Sequence[ArmResult]) -> list[ArmResult]:
+    """Return the arms that their seeds cannot tell from the best: the interval of the
+    difference includes a tie, or there are too few seeds for one.
+    """
+    best = max(arms, key=lambda arm: arm.mean_accuracy)
+    close = []
+    for arm in arms:
+        if arm is best:
+            continue
+        difference = _difference(arm, best)
+        if difference is None or difference.high >= 0:
+            close.append(arm)
+    return close
+
+
 def rounds_to_target(curves: NDArray[np.float64], target: float) -> list[int | None]:
     """Return for each seed the first round with at least this accuracy; None if there
     is none.

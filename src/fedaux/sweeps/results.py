@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.method_facts import reason
-from fedaux.config.methods import Method, find_method
+from fedaux.config.methods import find_method
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.report.arm_tables import (
@@ -28,8 +28,14 @@ from fedaux.report.arm_tables import (
 )
 from fedaux.report.arms import ArmResult
 from fedaux.report.comparison_page import write_comparison
+from fedaux.report.statistics import (
+    FEWEST_SEEDS,
+    Difference,
+    close_to_best,
+    differences,
+    differences_csv,
+)
 from fedaux.report.statistics import HEADER as DIFFERENCES
-from fedaux.report.statistics import Difference, differences, differences_csv
 from fedaux.report.tables import Table, latex, markdown
 from fedaux.report.terminal import plural
 from fedaux.sweeps.grid import SYMBOLS, PlannedRun, Sweep, describe_settings
@@ -164,28 +170,43 @@ class SweepResult:
 
     @property
     def verdict(self) -> str:
-        """Who won, and why, in plain words; "" where not methods are compared."""
+        """Who won, and why, in plain words, or that these seeds name no winner; "" where
+        not methods are compared.
+        """
         if list(self.sweep.axes) != ["method"] or len(self.arms) < 2:
             return ""
-        ranked = sorted(self.arms, key=lambda arm: -self.accuracy[arm.label])
-        methods = {arm.label: find_method(arm.settings["method"]) for arm in ranked}
-        first = ranked[0].label
-        sentences = [self._praise(first, methods[first])]
+        sentences = [self._judge(self.arms)]
         # A computed head may be first, and the best that trains is then named as well.
-        trained = [arm.label for arm in ranked if not methods[arm.label].analytic]
-        if trained and trained[0] != first:
-            rival = trained[0]
-            sentences.append(
-                self._praise(rival, methods[rival], " of the methods that train")
-            )
+        trained = [
+            arm for arm in self.arms if not find_method(arm.settings["method"]).analytic
+        ]
+        if trained and _best(trained) is not _best(self.arms):
+            sentences.append(self._judge(trained, " of the methods that train"))
         return " ".join(sentences)
 
-    def _praise(self, label: str, method: Method, among: str = "") -> str:
-        accuracy = 100 * self.accuracy[label]
-        return (
-            f"{label} has the highest accuracy{among}, {accuracy:.1f} %: "
-            f"{reason(method)}."
-        )
+    def _judge(self, arms: Sequence[ArmResult], among: str = "") -> str:
+        """Name the best of these arms, as a winner only if chance does not explain its
+        lead.
+        """
+        best = _best(arms)
+        why = reason(find_method(best.settings["method"]))
+        accuracy = f"{100 * best.mean_accuracy:.1f} %"
+        close = close_to_best(arms)
+        seeds = plural(len(best.seeds), "seed")
+        if len(best.seeds) < FEWEST_SEEDS and len(arms) > 1:
+            return (
+                f"{best.label} is ahead{among} with {accuracy}, and {seeds} cannot "
+                f"name a winner (--seeds {FEWEST_SEEDS} can): {why}."
+            )
+        if close:
+            rivals = ", ".join(
+                f"{arm.label} ({100 * arm.mean_accuracy:.1f} %)" for arm in close
+            )
+            return (
+                f"No winner{among}: {seeds} cannot tell {best.label} ({accuracy}) from "
+                f"{rivals}."
+            )
+        return f"{best.label} has the highest accuracy{among}, {accuracy}: {why}."
 
     @property
     def collapsed(self) -> str:
@@ -194,9 +215,8 @@ class SweepResult:
         if not names:
             return ""
         return (
-            f"Collapsed: {'; '.join(names)}. Models no better than the commonest "
-            "class, or that give up classes; the report says which, and what to try "
-            "first."
+            "No better than always answering one class, or without some classes: "
+            f"{'; '.join(names)}. The report says which, and what to try first."
         )
 
     def raise_failures(self) -> None:
@@ -221,6 +241,10 @@ class SweepResult:
             "arms": [arm.to_dict(self.folder) for arm in self.arms],
             "failures": failures,
         }
+
+
+def _best(arms: Sequence[ArmResult]) -> ArmResult:
+    return max(arms, key=lambda arm: arm.mean_accuracy)
 
 
 def raise_failures(failures: Sequence[FailedRun], total: int, folder: Path) -> None:
@@ -269,7 +293,9 @@ def write_results(result: SweepResult) -> SweepResult:
         write_atomically(result.folder / name, content.encode())
     title = result.sweep.title or "Methods side by side"
     settings = f"settings {result.settings}"
-    report = write_comparison(result.folder, title, result.arms, settings)
+    report = write_comparison(
+        result.folder, title, result.arms, settings, verdict=result.verdict
+    )
     return replace(result, report=report)
 
 

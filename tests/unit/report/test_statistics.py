@@ -8,6 +8,7 @@ from scipy import stats
 
 from fedaux.report.arms import ArmResult
 from fedaux.report.statistics import (
+    close_to_best,
     default_target,
     describe_rounds,
     differences,
@@ -44,6 +45,16 @@ def test_interval_and_test_are_those_of_scipy(count: int) -> None:
     assert interval(values[:2]) is None
     # no spread is no error
     assert (paired_p(np.zeros(3)), paired_p(np.full(3, 0.25))) == (1.0, 0.0)
+
+
+def test_an_arm_is_close_unless_its_interval_excludes_a_tie() -> None:
+    best = arm("best", [0.9, 0.8, 0.7])
+    far = arm("far", [0.8, 0.7, 0.601])
+    noisy = arm("noisy", [0.5, 0.85, 0.69])
+    equal = arm("equal", [0.9, 0.8, 0.7])
+    assert close_to_best([far, best, noisy, equal]) == [noisy, equal]
+    one_seed = [arm("best", [0.9]), arm("far", [0.1])]
+    assert close_to_best(one_seed) == one_seed[1:]  # one seed excludes nothing
 
 
 def test_holm_by_hand() -> None:

@@ -1,0 +1,61 @@
+"""What a sweep says of its arms in plain words."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fedaux.report.arms import ArmResult
+from fedaux.sweeps.grid import Sweep
+from fedaux.sweeps.results import SweepResult
+from helpers.tiny import TINY_CONFIG
+
+
+def result(ends: dict[str, list[float]]) -> SweepResult:
+    """Of methods with these accuracies after the last round, one for each seed."""
+    seeds = max(map(len, ends.values()))
+    sweep = Sweep.of(TINY_CONFIG, {"method": list(ends)}, seeds)
+    arms = [
+        ArmResult(
+            name.upper(),
+            {"method": name},
+            {},
+            tuple(range(len(values))),
+            (Path(),) * len(values),
+            np.array(values)[:, None],
+        )
+        for name, values in ends.items()
+    ]
+    return SweepResult(sweep, Path(), tuple(arms))
+
+
+def test_a_lead_beyond_chance_is_a_win() -> None:
+    ends = {"fedavg": [0.5, 0.52, 0.51], "fedaux": [0.8, 0.81, 0.82]}
+    verdict = result(ends).verdict
+    assert verdict.startswith("FEDAUX has the highest accuracy, 81.0 %: it weights")
+
+
+def test_a_lead_that_chance_explains_names_no_winner() -> None:
+    """ "FedAUX has the highest accuracy" stood above p = 0.229, and above a tie."""
+    ends = {"scaffold": [0.75, 0.70, 0.74], "fedaux": [0.74, 0.75, 0.76]}
+    assert result(ends).verdict == (
+        "No winner: 3 seeds cannot tell FEDAUX (75.0 %) from SCAFFOLD (73.0 %)."
+    )
+    tied = {"fedavg": [0.497] * 3, "fedprox": [0.497] * 3}
+    assert result(tied).verdict.startswith("No winner: 3 seeds cannot tell")
+
+
+def test_few_seeds_are_ahead_at_most() -> None:
+    verdict = result({"ridge": [0.9], "fedavg": [0.5], "fedaux": [0.8]}).verdict
+    assert verdict.startswith("RIDGE is ahead with 90.0 %, and 1 seed cannot name a")
+    assert "FEDAUX is ahead of the methods that train with 80.0 %" in verdict
+
+
+def test_a_model_without_some_classes_is_not_called_collapsed() -> None:
+    """64 % with one class missing was "Collapsed"."""
+    found = result({"fedavg": [0.64], "fedaux": [0.8]})
+    fedavg, fedaux = found.arms
+    warned = replace(fedavg, warning="the model gives up 1 of 10 classes")
+    collapsed = replace(found, arms=(warned, fedaux)).collapsed
+    assert collapsed.startswith("No better than always answering one class, or without")
+    assert "FEDAVG. The report says" in collapsed
