@@ -15,6 +15,7 @@ from fedaux.audit.run import OWN_ATTACKS, audit_site
 from fedaux.client.summaries import embedding
 from fedaux.config.schema import Config
 from fedaux.flower import serialization
+from helpers import odd_records
 from helpers.commands import fedaux, paragraph
 from helpers.mutations import guessed_split, labels_by_record, uncapped
 from helpers.tiny_text import publish_encoder
@@ -22,6 +23,7 @@ from helpers.tiny_text import publish_encoder
 OPTIONS: dict[str, dict[str, Any]] = {
     "images": {"size": 8, "mode": "L"},
     "huggingface": {"shape": 8},
+    "table": {"schema": str(Path(odd_records.__file__).with_name("odd_table.toml"))},
 }
 TEXT = ("csv", "jsonl", "parquet")
 

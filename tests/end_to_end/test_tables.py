@@ -10,6 +10,7 @@ import pytest
 from torch import Tensor, nn
 
 import fedaux
+from helpers.commands import fedaux as command
 
 RNG = np.random.default_rng(0)
 COLUMNS = 12
@@ -75,3 +76,41 @@ def test_a_frozen_random_network_is_named(capsys: pytest.CaptureFixture[str]) ->
     events.clear()
     run("ridge+p", on_progress=events.append)
     assert not any("not pre-trained" in str(event) for event in events)
+
+
+def write_registry(folder: Path) -> None:
+    """Two hospitals, of which one writes numbers with gaps; and public records."""
+    lines = ["hospital;patient;age;pressure;ward;smoker;diagnosis"]
+    public = ["age;pressure;ward;smoker"]
+    for number in range(900):
+        age = int(RNG.integers(20, 90))
+        pressure = f"{RNG.normal(100 + age / 2, 8):.1f}".replace(".", ",")
+        ill = age + RNG.normal(0, 8) > 55
+        ward = "ABC"[int(ill) + int(RNG.integers(2))]
+        smoker = "yes" if RNG.uniform() < 0.3 else "no"
+        if number % 7 == 0:
+            pressure = "NA"
+        values = f"{age};{pressure};{ward};{smoker}"
+        if number < 300:
+            public.append(values)
+        else:
+            hospital = "Oslo" if number % 3 else "Rome"
+            diagnosis = "ill" if ill else "healthy"
+            lines.append(f"{hospital};p{number};{values};{diagnosis}")
+    (folder / "registry.csv").write_text("\n".join(lines))
+    (folder / "public.csv").write_text("\n".join(public))
+
+
+@pytest.mark.parametrize("words", [("--public", "public.csv"), ()])
+def test_from_a_registry_to_a_private_model(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_registry(tmp_path)
+    named = ("--data", "registry.csv", "--site", "hospital", "--label", "diagnosis")
+    assert command(monkeypatch, "init", "table", *named, *words) == 0
+    assert command(monkeypatch, "run", "table.toml", "--out", "run") == 0
+    config = fedaux.Config.load("table.toml")
+    assert config.federation.sites == ("Oslo", "Rome")
+    again = fedaux.run(config, "run")
+    assert again.accuracy > 0.75
+    assert "ε = 1" in str(again.privacy)

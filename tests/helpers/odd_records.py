@@ -122,6 +122,38 @@ ODD_CSV = {
     "a new person": b"flu,words,zoe",
 }
 
+# numbers with a decimal comma, categories and flags, as `odd_table.toml` describes them
+ROWS = [
+    b"flu;41,5;120;a;no;ann",
+    b'cold;37;80;"b";yes;bob',
+    b"none;36,6;?;a;;ann",
+    b'flu;"39,1";200;c;no;eve',
+    b"cold;;NA;;YES;bob",
+]
+ODD_TABLE = {
+    name: line.replace(b",", b";")
+    for name, line in ODD_CSV.items()
+    if name not in ("the header again", "utf-16")
+} | {
+    "the header again": b"label;temperature;pressure;ward;smoker;person",
+    "utf-16": "flu;41,5;120;a;no;ann".encode("utf-16"),
+    "a number of a million digits": b"flu;" + b"9" * 1_000_000 + b";1;a;no;ann",
+    "a million digits behind the comma": b"flu;0," + b"9" * 1_000_000 + b";1;a;no;ann",
+    "a huge exponent": b"flu;1e999999999;-1e999999999;a;no;ann",
+    "not a number": b"flu;nan;NaN;a;no;ann",
+    "infinite": b"flu;inf;-Infinity;a;no;ann",
+    "a decimal point": b"flu;41.5;1.000,5;a;no;ann",
+    "digits of another script": "flu;\u0663\u0667;\uff11\uff12;a;no;ann".encode(),
+    "underscores": b"flu;3_7;1_0;a;no;ann",
+    "a date": b"flu;2020-01-31;31.01.2020;a;no;ann",
+    "outside of all ranges": b"flu;-400;9999;a;no;ann",
+    "an unknown category": b"flu;37;80;z;maybe;ann",
+    "a category as a number": b"flu;37;80;3,0;1;ann",
+    "quotes around quotes": b'flu;"""37""";80;"""a""";no;ann',
+    "the file's first line in quotes": b'"label;temperature;pressure;ward;smoker"',
+    "a thousand columns": b"flu;37;80;a;no;ann" + b";x" * 1000,
+}
+
 JSONL = [
     b'{"label": "flu", "text": "a fever", "person": "ann"}',
     b'{"label": "cold", "text": "sneezes\\noften", "person": 7}',
@@ -688,6 +720,14 @@ FORMATS = {
     ),
     "csv by pandas": Format(
         "csv", COUNTED, {"a gap": (None, "t")}, pandas_csv, classes=DIGITS
+    ),
+    "table": Format(
+        "table",
+        ROWS,
+        ODD_TABLE,
+        lines("a.csv", b"\xef\xbb\xbflabel;temperature;pressure;ward;smoker;person"),
+        {"schema": str(Path(__file__).with_name("odd_table.toml"))},
+        "person",
     ),
     "jsonl": Format("jsonl", JSONL, ODD_JSONL, lines("a.jsonl"), person="person"),
     "parquet": Format(

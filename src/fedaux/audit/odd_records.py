@@ -20,6 +20,8 @@ import numpy as np
 from PIL import Image
 
 from fedaux.audit.result import AttackSkipped
+from fedaux.data.table_schema import Column
+from fedaux.data.tables import open_schema
 
 RECORDS_PER_FILE = 24
 WORDS = (
@@ -41,6 +43,14 @@ ODD_TEXTS: dict[str, dict[str, Any]] = {
     "a nested value": {"text": {"a": [1]}, "label": ["x"]},
     "no text": {"text": None},
     "a long text": {"text": "word " * 20_000},
+}
+# (label, all other values) of a table; None: as it was
+ODD_CELLS: dict[str, tuple[str | None, str | None]] = {
+    "a missing label": ("", None),
+    "an undeclared label": ("no such class", None),
+    "nothing but a label": (None, ""),
+    "words for numbers": (None, "no such value"),
+    "a number of a million digits": (None, "9" * 1_000_000),
 }
 ODD_LINES = {
     "bytes that are no text": b"\xff\xfe\x00\xc3\x28",
@@ -188,6 +198,45 @@ def unchecked_texts(values: Sequence[bytes | None]) -> Any:
     return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
 
 
+def write_table(layout: Layout, folder: Path, odd: str) -> str:
+    """Values of every column within what the site's schema says, but of an odd
+    record.
+    """
+    schema = open_schema(layout.options.get("schema", ""))
+    header = schema.header
+    table = []
+    for index in range(RECORDS_PER_FILE):
+        row: dict[str, Any] = {header.label or "label": layout.label(index)}
+        for name, column in schema.columns.items():
+            row[name] = _table_value(column, index, header.decimal)
+        if layout.person:
+            row[layout.person] = f"p{index // 2}"
+        table.append(row)
+    odd_label, odd_value = ODD_CELLS.get(odd, (None, None))
+    if odd_label is not None:
+        table[0][header.label or "label"] = odd_label
+    if odd_value is not None:
+        table[0] |= dict.fromkeys(schema.columns, odd_value)
+    stream = io.StringIO()
+    writer = csv.DictWriter(
+        stream, list(table[0]), delimiter=header.delimiter, lineterminator="\n"
+    )
+    writer.writeheader()
+    writer.writerows(table)
+    lines = stream.getvalue().encode(header.encoding, "replace").split(b"\n")
+    lines[1] = ODD_LINES.get(odd, lines[1])
+    return _write_lines(folder / "table.csv", lines)
+
+
+def _table_value(column: Column, index: int, decimal: str) -> str:
+    """One of twelve numbers of the range, or one of the values."""
+    if column.kind != "number":
+        return column.values[index % len(column.values)]
+    low, high = column.range
+    share = index % 12 / 11
+    return repr(low + share * (high - low)).replace(".", decimal)
+
+
 # images
 
 
@@ -294,6 +343,7 @@ FORMATS: Mapping[str, Format] = {
     "csv": Format([*ODD_TEXTS, *ODD_LINES], write_csv),
     "jsonl": Format([*ODD_TEXTS, *ODD_LINES], write_jsonl),
     "parquet": Format([*ODD_TEXTS, *ODD_LINES], write_parquet),
+    "table": Format([*ODD_CELLS, *ODD_LINES], write_table),
     "images": Format(list(ODD_IMAGES), write_images),
     "npy": Format(list(ODD_ARRAYS), write_npy),
     "npz": Format(list(ODD_ARRAYS), write_npz),

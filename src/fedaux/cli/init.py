@@ -14,6 +14,7 @@ from fedaux.cli.common import Json, examples, print_result
 
 if TYPE_CHECKING:
     from fedaux.data.choices import Choice
+    from fedaux.data.table_choices import Proposal
 
 # Settings that a starter has no use for: a private head does not train in rounds, and
 # only it is chosen for a number of records.
@@ -43,19 +44,23 @@ app = typer.Typer()
         ),
         "fedaux init text newsroom     # writes newsroom/text.toml",
         (
+            "fedaux init table --data registry.csv --site hospital --label diagnosis"
+            "   # writes table.toml and schema.toml"
+        ),
+        (
             "fedaux init model             # writes model.toml and my_model.py, which "
             "run as they are"
         ),
     )
 )
 def init(
-    kind: Annotated[str, typer.Argument(help="head, images, text or model.")],
+    kind: Annotated[str, typer.Argument(help="head, images, table, text or model.")],
     folder: Annotated[
         Path, typer.Argument(help="Where to write; default here.")
     ] = Path(),
     data: Annotated[
         Path | None,
-        typer.Option(help="Your labelled images: choose settings from them."),
+        typer.Option(help="Your labelled images, or table: choose settings from them."),
     ] = None,
     public: Annotated[
         Path | None, typer.Option(help="With --data: the folder of public images.")
@@ -82,30 +87,80 @@ def init(
             )
         ),
     ] = "",
+    label: Annotated[
+        str, typer.Option(help="With --data of a table: the column of the class.")
+    ] = "",
+    site: Annotated[
+        str,
+        typer.Option(help="With --data of a table: the column of the site, if any."),
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Write a commented config to start from: for your images, your text, or a model
-    and data of your own.
+    """Write a commented config to start from: for your images, your table, your text,
+    or a model and data of your own.
 
-    head is the private head: one exchange under ε. The others train for several rounds.
+    head and table are the private head: one exchange under ε. The others train for
+    several rounds.
     """
     from fedaux.config.starters import write_starter
     from fedaux.config.toml import toml_value
 
-    choices = _choices(kind, folder, data, public, clients, folders, pretrain)
-    values = {choice.key: choice.value for choice in choices}
-    paths = write_starter(kind, folder, values)
+    contents: dict[str, str] = {}
     lines = []
+    if kind != "table" and (label or site):
+        raise typer.BadParameter(
+            "these are columns: `fedaux init table` takes them",
+            param_hint="--label" if label else "--site",
+        )
+    if kind == "table" and (data is not None or label or site):
+        proposal = _propose_table(folder, data, public, label, site, clients)
+        choices = proposal.choices
+        contents["schema.toml"] = proposal.schema.to_toml(proposal.comments)
+        lines = [f"Note: {escape(note)}." for note in proposal.notes]
+    else:
+        choices = _choices(kind, folder, data, public, clients, folders, pretrain)
+    values = {choice.key: choice.value for choice in choices}
+    paths = write_starter(kind, folder, values, contents)
     for choice in choices:
         value = escape(toml_value(choice.value))
         lines.append(f"[bold]{choice.key}[/bold] = {value}  {escape(choice.why)}")
     lines.append(f"Wrote {' and '.join(map(str, paths))}.")
-    lines.append(f"Next: look through it, then `fedaux run {paths[0]}`.")
+    reading = "it" if len(paths) == 1 else "them"
+    lines.append(f"Next: look through {reading}, then `fedaux run {paths[0]}`.")
     result = {
         "files": [str(path) for path in paths],
         "chosen": {choice.key: vars(choice) for choice in choices},
     }
     print_result(as_json, result, *lines)
+
+
+def _propose_table(
+    folder: Path,
+    data: Path | None,
+    public: Path | None,
+    label: str,
+    site: str,
+    clients: int,
+) -> Proposal:
+    """A schema and settings from a table."""
+    if data is None or not label:
+        raise typer.BadParameter(
+            "--data and --label go together: the file, and its column of the class",
+            param_hint="--data" if data is None else "--label",
+        )
+    from fedaux.config.sections import AuxConfig, DataConfig
+    from fedaux.data.overlap import refuse_same_source
+    from fedaux.data.table_choices import propose
+
+    if public is not None:
+        refuse_same_source(
+            DataConfig("table", str(data)), AuxConfig("table", str(public))
+        )
+    if folder.resolve() != Path.cwd():
+        # The config is written into another folder, and paths must hold from there.
+        data = data.absolute()
+        public = public.absolute() if public is not None else None
+    return propose(data, label, site, public, clients)
 
 
 def _choices(

@@ -272,6 +272,13 @@ def convert_value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) ->
         )
         require(strings, f"{key} must be a list of text, not {value!r}.")
         return tuple(value)
+    if hint == tuple[float, ...]:
+        numbers = isinstance(value, (list, tuple)) and all(
+            isinstance(number, Real) and not isinstance(number, bool)
+            for number in value
+        )
+        require(numbers, f"{key} must be a list of numbers, not {value!r}.")
+        return tuple(map(float, value))
     if hint == Options:
         pairs = isinstance(value, tuple) and all(
             isinstance(pair, tuple) and len(pair) == 2 for pair in value

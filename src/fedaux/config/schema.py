@@ -470,6 +470,11 @@ def _beside(file: Path, table: dict[str, Any]) -> dict[str, Any]:
             and (file.parent / path).exists()
         ):
             section["path"] = os.path.normpath(file.parent / path)
+        options = section.get("options") if isinstance(section, dict) else None
+        if isinstance(options, dict) and isinstance(options.get("schema"), str):
+            beside = file.parent / options["schema"]
+            if beside.is_file():
+                options["schema"] = os.path.normpath(beside)
     return table
 
 

@@ -16,6 +16,7 @@ from fedaux.core.io import write_atomically
 STARTERS = {  # the files of each
     "head": ("head.toml",),  # the private head on images: one exchange under ε
     "images": ("images.toml",),  # a folder of images, and a folder of public ones
+    "table": ("table.toml", "schema.toml"),  # the same on a .csv, by its schema
     "text": ("text.toml",),  # a table with a column of texts, and one of public texts
     "model": ("model.toml", "my_model.py"),  # a model and data in Python; runs as it is
 }
@@ -29,10 +30,14 @@ class StarterError(FedauxError):
 
 
 def write_starter(
-    kind: str, folder: Path, values: Mapping[str, Any] | None = None
+    kind: str,
+    folder: Path,
+    values: Mapping[str, Any] | None = None,
+    contents: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Write the files of a starter into `folder`; existing files are not overwritten.
-    `values` are by dotted key.
+    `values` are those of the settings, by dotted key; `contents` takes the place of
+    whole files.
     """
     if kind not in STARTERS:
         raise unknown_name("kind of project", kind, STARTERS)
@@ -45,12 +50,10 @@ def write_starter(
             )
     for path in paths:
         text = (files("fedaux.config.templates") / path.name).read_text("utf-8")
-        write_atomically(
-            path,
-            (
-                fill(text, values) if values and path.suffix == ".toml" else text
-            ).encode(),
-        )
+        if values and path == paths[0]:
+            text = fill(text, values)
+        text = (contents or {}).get(path.name, text)
+        write_atomically(path, text.encode())
     return paths
 
 

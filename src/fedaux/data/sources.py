@@ -13,7 +13,7 @@ import numpy as np
 
 from fedaux.config.parsing import ConfigError
 from fedaux.core.errors import FedauxError, import_function, unknown_name, user_code
-from fedaux.data import arrays, image_sets, images, text
+from fedaux.data import arrays, image_sets, images, tables, text
 from fedaux.data.adapters import huggingface
 from fedaux.data.records import Corpus, Records, RecordsError, channels_first
 
@@ -31,6 +31,8 @@ SOURCES: dict[str, Source] = {
     "jsonl": text.jsonl_text,
     "parquet": text.parquet_text,
     "huggingface": huggingface,
+    "table": tables.table,
+    "schema": tables.schema_rows,
 }
 
 

@@ -24,10 +24,10 @@ import numpy as np
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.arrays import require_file
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, to_name
+from fedaux.data.lines import MAX_FIELD_SIZE, fields_of, lines_of
 from fedaux.data.records import Corpus, Records
 
 TextRow = Mapping[str, Any]
-MAX_FIELD_SIZE = 2**31 - 1  # characters; the csv module's default is 131,072
 
 
 def csv_text(
@@ -51,7 +51,7 @@ def csv_text(
         lines = table.lines(file)
         rows: Iterator[list[str]] = csv.reader(lines)
         if table.declared:
-            rows = map(_fields, lines)
+            rows = map(fields_of, lines)
         names = columns or next(rows, [])
         table.require_columns(file, names)
         for fields in rows:
@@ -59,16 +59,6 @@ def csv_text(
                 yield dict.fromkeys(names) | dict(zip(names, fields, strict=False))
 
     return _corpus(read, path, text, label, test, person, declared)
-
-
-def _fields(line: str) -> list[str]:
-    """Parse the fields of one line by itself: an open quote ends with the line, and a
-    malformed line has no fields.
-    """
-    try:
-        return next(csv.reader([line]), [])
-    except csv.Error:
-        return []
 
 
 def _read_jsonl(file: Path, table: _Table) -> Iterator[TextRow]:
@@ -85,12 +75,6 @@ def _object(line: str) -> TextRow:
     except (ValueError, RecursionError):
         return {}
     return row if isinstance(row, dict) else {}
-
-
-def _decoded(line: bytes) -> str:
-    """A line by itself; bytes that are no characters are replaced."""
-    row = line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
-    return row.removeprefix("\ufeff")
 
 
 def _read_parquet(file: Path, table: _Table) -> Iterator[TextRow]:
@@ -153,13 +137,12 @@ class _Table:
         """The lines of a file. With declared classes they end at line feeds only, and
         each is decoded by itself.
         """
-        opened = gzip.open if file.suffix == ".gz" else open
         if self.declared:
-            with opened(file, "rb") as stream:
-                yield from map(_decoded, stream)
-        else:
-            with opened(file, "rt", encoding="utf-8", newline="") as stream:
-                yield from stream
+            yield from lines_of(file)
+            return
+        opened = gzip.open if file.suffix == ".gz" else open
+        with opened(file, "rt", encoding="utf-8", newline="") as stream:
+            yield from stream
 
     def require_columns(self, file: Path, present: Sequence[str]) -> None:
         """A missing column is an error also with declared classes: it depends on no

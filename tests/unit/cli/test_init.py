@@ -7,8 +7,10 @@ import pytest
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
+from fedaux.data.federated import open_data
+from fedaux.data.table_schema import TableSchema
 from fedaux.models import published
-from helpers.commands import fedaux
+from helpers.commands import fedaux, paragraph
 from helpers.pictures import pictures, save_png
 
 
@@ -91,6 +93,73 @@ def test_a_head_gets_what_it_chooses_its_dimensions_for_and_no_training(
     assert "[local]" not in (place / "head.toml").read_text()
     assert fedaux(monkeypatch, "init", "images", *words) == 0
     assert "expected_records" not in (place / "images.toml").read_text()
+
+
+REGISTRY = "\n".join(
+    ["hospital,age,stage,diagnosis"]
+    + [
+        f"{'oslo' if number % 3 else 'rome'},{20 + number * 7 % 50},{number % 4},"
+        f"{'ill' if number % 2 else 'healthy'}"
+        for number in range(60)
+    ]
+)
+
+
+def test_a_table_gets_a_schema_and_settings(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "registry.csv").write_text(REGISTRY)
+    words = ("--data", "registry.csv", "--label", "diagnosis", "--site", "hospital")
+    assert fedaux(monkeypatch, "init", "table", *words) == 0
+    said = paragraph(capsys.readouterr().out)
+    assert "Wrote table.toml and schema.toml." in said
+    assert "Note: ranges and values come from your own records" in said
+    config = Config.load(place / "table.toml")
+    assert config.prototypes == (PrototypeSpec("linear"),)
+    assert config.data.partition == "given"
+    assert config.federation.sites == ("oslo", "rome")
+    assert config.data.classes == ("healthy", "ill")
+    assert config.privacy.expected_records == 48
+    data = open_data(config)
+    assert data.clients == ("oslo", "rome")
+    assert len(data.parts[0]) > len(data.parts[1]) > 0  # 40 in Oslo, 20 in Rome
+    assert len(data.aux) == 1000  # drawn from the schema
+
+
+def test_public_records_of_a_table_decide_on_its_schema(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "registry.csv").write_text(REGISTRY)
+    public = ["age,stage", *[f"{20.5 + number},{number % 4}" for number in range(39)]]
+    (place / "public.csv").write_text("\n".join(public))
+    words = ("--data", "registry.csv", "--label", "diagnosis", "--public", "public.csv")
+    assert fedaux(monkeypatch, "init", "table", "new", *words) == 0
+    assert "own records" not in capsys.readouterr().out
+    config = Config.load(place / "new" / "table.toml")
+    assert config.data.partition == "dirichlet"
+    assert len(open_data(config).aux) == 39
+    assert TableSchema.load(place / "new" / "schema.toml").header.confirmed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("table", "--data", "registry.csv"), "--data and --label go together"),
+        (("table", "--label", "diagnosis"), "--data and --label go together"),
+        (("images", "--label", "diagnosis"), "fedaux init table"),
+    ],
+)
+def test_words_for_a_table(
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    (place / "registry.csv").write_text(REGISTRY)
+    assert fedaux(monkeypatch, "init", *words) == 2
+    assert said in paragraph(capsys.readouterr().err.replace("│", ""))
+    assert list(place.glob("*.toml")) == [place / "tiny.toml"]
 
 
 def sites(place: Path) -> None:

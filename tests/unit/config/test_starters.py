@@ -10,6 +10,7 @@ import pytest
 from fedaux.config.schema import Config
 from fedaux.config.starters import STARTERS, StarterError, fill, write_starter
 from fedaux.core.errors import Exit, UnknownNameError
+from fedaux.data.table_schema import TableSchema
 
 
 @pytest.mark.parametrize("kind", STARTERS)
@@ -18,10 +19,22 @@ def test_a_starter_is_a_commented_config_that_loads(kind: str, tmp_path: Path) -
     assert paths == [tmp_path / "new" / name for name in STARTERS[kind]]
     text = paths[0].read_text()
     assert Config.load(paths[0]).method == (
-        "private-head" if kind == "head" else "fedaux"
+        "private-head" if kind in ("head", "table") else "fedaux"
     )
     assert text.count("#") >= 10
     assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_schema_beside_a_table_s_settings_can_be_read(tmp_path: Path) -> None:
+    config_file, schema = write_starter("table", tmp_path)
+    described = TableSchema.load(schema)
+    assert described.header.classes == Config.load(config_file).data.classes
+    assert {column.kind for column in described.columns.values()} == {
+        "number",
+        "category",
+        "flag",
+    }
+    assert max(map(len, schema.read_text().splitlines())) <= 120
 
 
 def test_the_module_beside_a_config_has_the_functions_that_it_names(
@@ -57,7 +70,7 @@ def test_no_file_is_written_over_and_none_beside_it(tmp_path: Path) -> None:
 def test_an_unknown_kind_names_the_others(tmp_path: Path) -> None:
     with pytest.raises(
         UnknownNameError,
-        match=r"'image' \(did you mean 'images'\?\); choose from head, images, text, model",
+        match=r"'image' \(did you mean 'images'\?\); choose from head, images, table, text, model",
     ):
         write_starter("image", tmp_path)
 
@@ -86,6 +99,6 @@ def test_defaults_make_enough_steps(kind: str, tmp_path: Path) -> None:
     everything came from.
     """
     config = Config.load(write_starter(kind, tmp_path)[0])
-    assert kind == "head" or config.local.epochs >= 10
-    assert kind == "head" or config.distill.steps * config.distill.lr >= 0.2
+    assert not config.trains or config.local.epochs >= 10
+    assert not config.trains or config.distill.steps * config.distill.lr >= 0.2
     assert not config.aux.public  # whoever may see the records says so

@@ -1,0 +1,34 @@
+"""A file as lines that are read one by one, so that no line decides how another is
+read.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+MAX_FIELD_SIZE = 2**31 - 1  # characters; the csv module's default is 131,072
+
+
+def lines_of(file: Path, encoding: str = "utf-8") -> Iterator[str]:
+    """The lines of a file or of a .gz, without their ends, which are line feeds. Each
+    is decoded by itself: bytes that are no characters are replaced.
+    """
+    opened = gzip.open if file.suffix == ".gz" else open
+    with opened(file, "rb") as stream:
+        for line in stream:
+            text = line.decode(encoding, "replace")
+            text = text.removesuffix("\n").removesuffix("\r")
+            yield text.removeprefix("\ufeff")
+
+
+def fields_of(line: str, delimiter: str = ",") -> list[str]:
+    """Parse the fields of one line by itself: an open quote ends with the line, and a
+    malformed line has no fields.
+    """
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return []

@@ -1,0 +1,167 @@
+"""A table's values as numbers, by the schema alone.
+
+    number     its place between the range's ends, from −1 to 1; by quantiles, its share
+               of public records. Then one column for each interval of its bins
+    category   a column for each value, and one for any other value
+    flag       0 for no, 1 for yes
+
+Where a value may be missing, one more column says that it is. A missing or unreadable
+number counts as the middle, a flag as a half, and a category has no value. What a value
+becomes depends on it and the schema, to the last bit: every operation is one of single
+numbers (tests/attacks/test_source_contract.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.data.table_schema import Column, TableSchema
+
+Numbers = NDArray[np.float64]
+
+# a whole number as a column of floats has it: 3.0, or 3,0
+WHOLE = re.compile(r"(-?[0-9]+)[.,]0*")
+NAN = float("nan")
+
+
+def to_number(text: str, decimal: str = ".") -> float:
+    """The number that a text is, NaN if it is none. Too large ones are infinite."""
+    if decimal == ",":
+        if "." in text:
+            return NAN
+        text = text.replace(",", ".")
+    if "_" in text:  # which Python would ignore
+        return NAN
+    try:
+        return float(text)
+    except ValueError:
+        return NAN
+
+
+def same_name(text: str) -> str:
+    """The name of a value, the same for 3 and 3.0."""
+    whole = WHOLE.fullmatch(text)
+    return whole[1] if whole else text
+
+
+def column_names(schema: TableSchema) -> list[str]:
+    """The name of each number of an encoded record."""
+    names = []
+    for name, column in schema.columns.items():
+        if column.kind == "category":
+            names += [f"{name} = {value}" for value in column.values]
+            names.append(f"{name} = another value")
+        else:
+            names.append(name)
+        if column.bins:
+            ends = [f"{bound:g}" for bound in column.bins]
+            names.append(f"{name} below {ends[0]}")
+            names += [f"{name} from {low}" for low in ends]
+        if column.missing:
+            names.append(f"{name} is missing")
+    return names
+
+
+def encode(
+    schema: TableSchema, columns: Sequence[Sequence[str]]
+) -> NDArray[np.float32]:
+    """Encode records.
+
+    Args:
+        schema: The schema.
+        columns: The values of each of its columns, as texts without spaces around them.
+
+    Returns:
+        (records, numbers), with a number for each of `column_names`.
+    """
+    header = schema.header
+    missing = frozenset(header.missing)
+    parts: list[Numbers] = []
+    for column, texts in zip(schema.columns.values(), columns, strict=True):
+        if column.kind == "number":
+            parts += _numbers(column, texts, missing, header.decimal)
+        elif column.kind == "flag":
+            parts += _flags(column, texts)
+        else:
+            parts += _categories(column, texts, missing)
+    return np.stack(parts, axis=1).astype(np.float32)
+
+
+def _numbers(
+    column: Column, texts: Sequence[str], missing: frozenset[str], decimal: str
+) -> list[Numbers]:
+    values = np.array(
+        [NAN if text in missing else to_number(text, decimal) for text in texts],
+        dtype=np.float64,
+    )
+    absent = np.isnan(values)
+    least, largest = column.range
+    clipped = np.clip(np.where(absent, least, values), least, largest)
+    parts = [np.where(absent, 0.0, scale(column, clipped))]
+    if column.bins:
+        interval = np.searchsorted(column.bins, clipped, side="right")
+        parts += [
+            ((interval == number) & ~absent).astype(np.float64)
+            for number in range(len(column.bins) + 1)
+        ]
+    if column.missing:
+        parts.append(absent.astype(np.float64))
+    return parts
+
+
+def scale(column: Column, values: Numbers) -> Numbers:
+    """Values within the range, linearly between the points to −1 … 1."""
+    points, places, slopes = _line(column.quantiles or column.range)
+    within = np.clip(values, points[0], points[-1])
+    before = np.searchsorted(points, within, side="right") - 1
+    segment = np.minimum(before, len(slopes) - 1)
+    scaled: Numbers = places[segment] + slopes[segment] * (within - points[segment])
+    return scaled
+
+
+@lru_cache(maxsize=1024)
+def _line(points: tuple[float, ...]) -> tuple[Numbers, Numbers, Numbers]:
+    """(points that differ, their places from −1 to 1, the slope behind each). A value
+    that is several quantiles has the mean of their places.
+    """
+    even = np.linspace(-1.0, 1.0, len(points))
+    values, index = np.unique(np.array(points), return_inverse=True)
+    places = np.bincount(index, weights=even) / np.bincount(index)
+    if len(values) == 1:
+        return values, places, np.zeros(1)
+    return values, places, np.diff(places) / np.diff(values)
+
+
+def _flags(column: Column, texts: Sequence[str]) -> list[Numbers]:
+    meaning = {name.casefold(): float(yes) for yes, name in enumerate(column.values)}
+    values = np.array(
+        [meaning.get(same_name(text).casefold(), NAN) for text in texts],
+        dtype=np.float64,
+    )
+    absent = np.isnan(values)
+    parts = [np.where(absent, 0.5, values)]
+    if column.missing:
+        parts.append(absent.astype(np.float64))
+    return parts
+
+
+def _categories(
+    column: Column, texts: Sequence[str], missing: frozenset[str]
+) -> list[Numbers]:
+    place = {name: number for number, name in enumerate(column.values)}
+    other = len(place)
+    absent = -1
+    codes = np.array(
+        [
+            place.get(same_name(text), absent if text in missing else other)
+            for text in texts
+        ],
+        dtype=np.int64,
+    )
+    slots = [*range(other + 1), absent] if column.missing else [*range(other + 1)]
+    return [(codes == slot).astype(np.float64) for slot in slots]

@@ -1,0 +1,297 @@
+"""Tables: a .csv or a DataFrame whose columns a schema describes, as records of
+numbers.
+
+A line of a file is a record, also within quotes, and is decoded, divided and encoded by
+itself (`data.lines`, `data.table_encoding`). Nothing is scaled, filled in or numbered
+in the light of other records: what a column holds is in the schema.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.core.rng import numpy_stream
+from fedaux.data.arrays import require_file
+from fedaux.data.labels import DeclaredClasses, factorize, to_name
+from fedaux.data.lines import MAX_FIELD_SIZE, fields_of, lines_of
+from fedaux.data.records import UNDECLARED, Corpus, Records, RecordsError
+from fedaux.data.table_encoding import column_names, encode, same_name
+from fedaux.data.table_schema import Column, SchemaError, TableSchema
+
+BLOCK = 4096  # records that are encoded at once
+# of a schema's columns, in the records that `schema_rows` draws
+DRAWN_MISSING = 0.1
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The columns of a file that are read, by what they are for; "" for none."""
+
+    schema: TableSchema
+    label: str
+    site: str
+    person: str
+
+    @property
+    def names(self) -> list[str]:
+        """All columns, features first."""
+        return [*self.schema.columns, self.label, self.site, self.person]
+
+    def positions(self, names: Sequence[str], where: str) -> list[int]:
+        """Where each of `names` is in the file; −1 for "", and for a site that is not
+        there, as in a site's own file.
+        """
+        twice = sorted({name for name in names if name and names.count(name) > 1})
+        if twice:
+            raise RecordsError(
+                f"Cannot read {where}: it has the column {', '.join(twice)} twice. "
+                "Give each column a name of its own."
+            )
+        missing = [
+            name
+            for name in self.names
+            if name and name not in names and name != self.site
+        ]
+        if missing:
+            raise RecordsError(
+                f"Cannot read {where}: there is no column {', '.join(missing)}, which "
+                f"the schema has; there is {', '.join(names)}. Name the column so, add "
+                "it without values, or take it out of the schema at all sites."
+            )
+        place = {name: position for position, name in enumerate(names)}
+        return [place.get(name, -1) if name else -1 for name in self.names]
+
+
+def table(
+    path: Path,
+    schema: str | Path = "",
+    labels: bool = True,
+    test: str = "",
+    person: str = "",
+    declared: Sequence[str] = (),
+) -> Corpus:
+    """A .csv or .csv.gz whose columns `schema`, a file of `TableSchema`, describes.
+
+    `labels=False` is for public records, `test` is a second file, `person` the column
+    of persons. With `declared` classes, those of a site's own records, any line is a
+    record, and a missing or undeclared label is `UNDECLARED`; the column of sites is
+    not looked at.
+    """
+    described = open_schema(schema)
+    if declared:
+        described.require_confirmed(path)
+    classes = tuple(declared) or described.header.classes
+    train = _read_csv(path, described, labels, person, tuple(declared))
+    if not test or declared:
+        return replace(train, classes=classes)
+    tested = _read_csv(Path(test).expanduser(), described, labels, person, ())
+    return replace(train, test=tested.train, classes=classes)
+
+
+def open_schema(schema: str | Path | TableSchema) -> TableSchema:
+    """A schema, or the one in a file."""
+    if isinstance(schema, TableSchema):
+        return schema
+    if not str(schema):
+        raise SchemaError(
+            "Cannot read a table: it has no schema. Name it in [data] and [aux], "
+            'options = {schema = "schema.toml"}; `fedaux init table --data YOUR.csv '
+            "--label COLUMN` writes both."
+        )
+    return TableSchema.load(schema)
+
+
+def _read_csv(
+    file: Path,
+    schema: TableSchema,
+    labels: bool,
+    person: str,
+    declared: tuple[str, ...],
+) -> Corpus:
+    header = schema.header
+    csv.field_size_limit(MAX_FIELD_SIZE)
+    require_file(file, "your own table")
+    names = read_header(file, schema)
+    wanted = _Wanted(
+        schema,
+        header.label if labels else "",
+        "" if declared or not labels else header.site,
+        person,
+    )
+    positions = wanted.positions(names, str(file))
+    count = sum(bool(line) or bool(declared) for line in _records(file, schema))
+    rows = (
+        fields_of(line, header.delimiter)
+        for line in _records(file, schema)
+        if line or declared
+    )
+    return _corpus(rows, count, positions, wanted, declared, str(file))
+
+
+def read_header(file: Path, schema: TableSchema) -> list[str]:
+    """The names of a file's columns."""
+    header = schema.header
+    first = next(lines_of(file, header.encoding), "")
+    return [name.strip() for name in fields_of(first, header.delimiter)]
+
+
+def _records(file: Path, schema: TableSchema) -> Iterator[str]:
+    """All lines but the first."""
+    return islice(lines_of(file, schema.header.encoding), 1, None)
+
+
+def from_frame(
+    frame: Any,
+    schema: str | Path | TableSchema,
+    labels: bool = True,
+    person: str = "",
+    declared: Sequence[str] = (),
+) -> Corpus:
+    """Records of a DataFrame of pandas, or of anything else with `columns` and
+    `frame[name]`.
+
+    Args:
+        frame: The table.
+        schema: Its schema, or the file of it.
+        labels: Whether it has the schema's label; public records need none.
+        person: The column of persons, if there is one.
+        declared: At a real site, the declared classes.
+
+    Returns:
+        The records, with the site of each where the schema names a column for it.
+    """
+    described = open_schema(schema)
+    header = described.header
+    if declared:
+        described.require_confirmed(Path("the table"))
+    wanted = _Wanted(
+        described,
+        header.label if labels else "",
+        "" if declared or not labels else header.site,
+        person,
+    )
+    names = [str(name) for name in frame.columns]
+    positions = wanted.positions(names, "the table")
+    columns = []
+    for name in wanted.names:
+        if name in names:
+            values = frame[name]
+            columns.append([_text(value, header.decimal) for value in values])
+    used = [position for position in positions if position >= 0]
+    places = [used.index(position) if position >= 0 else -1 for position in positions]
+    rows = zip(*columns, strict=True)
+    corpus = _corpus(rows, len(frame), places, wanted, tuple(declared), "the table")
+    return replace(corpus, classes=tuple(declared) or header.classes)
+
+
+def _text(value: Any, decimal: str) -> str:
+    """A value of a DataFrame as a file of the schema would have it."""
+    text = to_name(value) or ""
+    if isinstance(value, (float, np.floating)):
+        return text.replace(".", decimal)
+    return text
+
+
+def _corpus(
+    rows: Iterable[Sequence[str]],
+    count: int,
+    positions: Sequence[int],
+    wanted: _Wanted,
+    declared: tuple[str, ...],
+    where: str,
+) -> Corpus:
+    """Encode `count` rows, of which `positions` are the wanted columns."""
+    schema = wanted.schema
+    features = positions[: len(schema.columns)]
+    label, site, person = positions[len(schema.columns) :]
+    x = np.zeros((count, len(column_names(schema))), dtype=np.float32)
+    names: list[list[str]] = [[], [], []]
+    start = 0
+    iterator = iter(rows)
+    while block := list(islice(iterator, BLOCK)):
+        columns = [_values(block, position) for position in features]
+        x[start : start + len(block)] = encode(schema, columns)
+        for known, position in zip(names, (label, site, person), strict=True):
+            if position >= 0:
+                known += _values(block, position)
+        start += len(block)
+    records = Records(x)
+    if label >= 0:
+        records = replace(records, y=_labels(names[0], wanted, declared, where))
+    if person >= 0:
+        records = replace(records, person=factorize(map(same_name, names[2])))
+    sites = _sites(names[1], wanted, where) if site >= 0 else None
+    return Corpus(records, site=sites)
+
+
+def _values(rows: Sequence[Sequence[str]], position: int) -> list[str]:
+    """A column, without spaces around its values; a short row has none there."""
+    return [row[position].strip() if position < len(row) else "" for row in rows]
+
+
+def _labels(
+    names: Sequence[str], wanted: _Wanted, declared: tuple[str, ...], where: str
+) -> NDArray[np.int64]:
+    classes = DeclaredClasses.of(declared or wanted.schema.header.classes)
+    labels = [classes.by_name(name) for name in names]
+    if not declared and UNDECLARED in labels:
+        first = labels.index(UNDECLARED)
+        known = ", ".join(wanted.schema.header.classes)
+        raise RecordsError(
+            f"Cannot read {where}: record {first + 1} has {names[first]!r} as "
+            f"{wanted.label}, and the schema's classes are {known}. Mend the record, "
+            "or take it out."
+        )
+    return np.array(labels, dtype=np.int64)
+
+
+def _sites(names: Sequence[str], wanted: _Wanted, where: str) -> NDArray[np.int64]:
+    """The number of each record's site, in the order of their names."""
+    missing = set(wanted.schema.header.missing)
+    for number, name in enumerate(names, 1):
+        if name in missing:
+            raise RecordsError(
+                f"Cannot read {where}: record {number} has no {wanted.site}. Mend the "
+                "record, or take it out."
+            )
+    plain = list(map(same_name, names))
+    order = {name: place for place, name in enumerate(sorted(set(plain)))}
+    return np.array([order[name] for name in plain], dtype=np.int64)
+
+
+def schema_rows(path: Path, rows: int = 1000) -> Corpus:
+    """Records that are drawn from a schema alone, one column after the other: public
+    data for a table without any. They are nobody's.
+    """
+    schema = open_schema(path)
+    rng = numpy_stream(0, "schema")
+    columns = [
+        _drawn(column, rows, schema.header.decimal, rng)
+        for column in schema.columns.values()
+    ]
+    return Corpus(Records(encode(schema, columns)))
+
+
+def _drawn(
+    column: Column, count: int, decimal: str, rng: np.random.Generator
+) -> list[str]:
+    if column.kind == "number":
+        points = column.quantiles or column.range
+        shares = np.linspace(0.0, 1.0, len(points))
+        numbers = np.interp(rng.uniform(size=count), shares, points)
+        texts = [repr(float(number)).replace(".", decimal) for number in numbers]
+    else:
+        drawn = rng.integers(len(column.values), size=count)
+        texts = [column.values[index] for index in drawn]
+    if column.missing:
+        absent = rng.uniform(size=count) < DRAWN_MISSING
+        texts = ["" if gone else text for text, gone in zip(texts, absent, strict=True)]
+    return texts

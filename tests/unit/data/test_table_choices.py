@@ -1,0 +1,215 @@
+"""What `fedaux init table` proposes: columns by their values, with the reason for what
+is left out, and settings that load.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaux.data.table_choices import (
+    TableError,
+    propose,
+    propose_column,
+    read_table,
+    site_names,
+)
+from fedaux.data.table_schema import Column, TableSchema
+from fedaux.data.tables import table as read_by_schema
+
+RNG = np.random.default_rng(0)
+
+
+def rows_of(count: int = 60) -> dict[str, list[Any]]:
+    return {
+        "hospital": ["Oslo", "St. Mary's"] * (count // 2),
+        "patient_id": [f"p{number}" for number in range(count)],
+        "visit": list(range(1001, 1001 + count)),
+        "age": RNG.integers(20, 80, count).tolist(),
+        "pressure": np.round(RNG.normal(130, 20, count), 1).tolist(),
+        "stage": RNG.integers(1, 5, count).tolist(),
+        "smoker": ["no", "Yes", "", "no"] * (count // 4),
+        "colour": ["red", "green", "blue"] * (count // 3),
+        "born": [f"19{number:02}-01-31" for number in range(count)],
+        "remark": [f"came back after {number} days" for number in range(count)],
+        "country": ["NO"] * count,
+        "empty": ["NA"] * count,
+        "diagnosis": ["ill", "healthy"] * (count // 2),
+    }
+
+
+def write(
+    folder: Path,
+    columns: dict[str, list[Any]],
+    name: str = "a.csv",
+    encoding: str = "utf-8",
+    **options: Any,
+) -> Path:
+    file = folder / name
+    with file.open("w", newline="", encoding=encoding) as stream:
+        writer = csv.writer(stream, **options)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return file
+
+
+def test_columns_are_known_by_their_values(tmp_path: Path) -> None:
+    file = write(tmp_path, rows_of())
+    schema = propose(file, "diagnosis", "hospital").schema
+    assert schema.header.classes == ("healthy", "ill")
+    assert list(schema.columns) == ["age", "pressure", "stage", "smoker", "colour"]
+    assert schema.columns["age"].kind == "number"
+    assert schema.columns["age"].range == (20, 80)
+    assert schema.columns["stage"] == Column("category", values=("1", "2", "3", "4"))
+    assert schema.columns["smoker"] == Column(
+        "flag", values=("no", "Yes"), missing=True
+    )
+    assert schema.columns["colour"].values == ("blue", "green", "red")
+    assert schema.dropped == {
+        "hospital": "the site's name",
+        "patient_id": "an identifier: nearly every value is another",
+        "visit": "an identifier: a number for each record",
+        "born": "dates: make numbers of them, such as an age",
+        "remark": "free text",
+        "country": "the same in all records",
+        "empty": "without values",
+    }
+
+
+def test_no_exact_value_of_a_record_is_the_end_of_a_range() -> None:
+    values = [f"{value:.3f}" for value in RNG.normal(130, 20, 200)]
+    column, _ = propose_column("pressure", values, ".", 200)
+    assert column is not None
+    low, high = column.range
+    assert low % 10 == high % 10 == 0
+    assert low < min(map(float, values)) < max(map(float, values)) < high
+    assert column.quantiles[0] == low
+    assert column.quantiles[-1] == high
+    small, _ = propose_column("rate", ["0.0123", "0.0456", "0.0311"] * 9, ".", 27)
+    assert small is not None
+    assert small.range == (0.01, 0.05)
+
+
+def test_public_rows_decide_and_private_ones_do_not(tmp_path: Path) -> None:
+    columns = rows_of()
+    public = {
+        name: values
+        for name, values in rows_of().items()
+        if name not in ("diagnosis", "hospital", "colour")
+    }
+    public_file = write(tmp_path, public, "public.csv")
+    proposal = propose(write(tmp_path, columns), "diagnosis", "hospital", public_file)
+    columns["age"][0] = 10**6
+    columns["stage"][0] = 77
+    other = propose(write(tmp_path, columns), "diagnosis", "hospital", public_file)
+    assert other.schema == proposal.schema
+    assert proposal.schema.header.confirmed
+    assert proposal.schema.dropped["colour"] == "not in public.csv"
+    assert proposal.notes == []
+    alone = propose(write(tmp_path, columns), "diagnosis", "hospital")
+    assert not alone.schema.header.confirmed
+    assert alone.schema.columns["age"].range[1] >= 10**6
+    assert any("write confirmed = true" in note for note in alone.notes)
+
+
+def test_many_records_have_intervals() -> None:
+    values = [str(value) for value in RNG.integers(0, 1000, 500)]
+    assert propose_column("x", values, ".", 9_999)[0].bins == ()  # type: ignore[union-attr]
+    bins = propose_column("x", values, ".", 10_000)[0].bins  # type: ignore[union-attr]
+    assert len(bins) == 4
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_how_a_file_is_written_is_found_out(tmp_path: Path, delimiter: str) -> None:
+    columns = rows_of()
+    columns["pressure"] = [
+        str(value).replace(".", ",") for value in columns["pressure"]
+    ]
+    columns["größe"] = columns.pop("colour")
+    file = write(tmp_path, columns, encoding="cp1252", delimiter=delimiter)
+    schema = propose(file, "diagnosis", "hospital").schema
+    assert schema.header.delimiter == delimiter
+    assert schema.header.decimal == ","
+    assert schema.header.encoding == "cp1252"
+    assert schema.columns["größe"].values == ("blue", "green", "red")
+    assert schema.columns["pressure"].kind == "number"
+    (tmp_path / "schema.toml").write_text(schema.to_toml(), "utf-8")
+    assert TableSchema.load(tmp_path / "schema.toml") == schema
+    read = read_by_schema(file, tmp_path / "schema.toml")
+    assert len(read.train) == 60
+
+
+def changed(name: str, values: list[Any]) -> dict[str, list[Any]]:
+    return rows_of() | {name: values}
+
+
+@pytest.mark.parametrize(
+    ("columns", "label", "said"),
+    [
+        (rows_of(), "disease", "has the columns hospital, patient_id"),
+        (changed("diagnosis", ["ill"] * 60), "diagnosis", "it has 1 different values"),
+        (rows_of(300), "visit", "it has 300 different values, and classes are 2 to"),
+        (
+            changed("diagnosis", ["Ill", "ill", "healthy"] * 20),
+            "diagnosis",
+            r"'Ill' \(20 records\) and 'ill' \(20\) are two spellings",
+        ),
+        (
+            changed("diagnosis", ["ill", "", "healthy"] * 20),
+            "diagnosis",
+            "20 of 60 records have none, record 2 for one",
+        ),
+        ({"a": [1] * 9, "diagnosis": list("ab") * 4 + ["a"]}, "diagnosis", "no column"),
+    ],
+)
+def test_wrong_use_is_named(
+    tmp_path: Path, columns: dict[str, list[Any]], label: str, said: str
+) -> None:
+    with pytest.raises(TableError, match=said):
+        propose(write(tmp_path, columns), label)
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    for text, said in (
+        ("a,b\n", "it has 1 lines"),
+        ("a,b,a\n1,2,3\n", "it has the column 'a' twice"),
+        ("a,,b\n1,2,3\n", "column 2 has no name"),
+    ):
+        file.write_text(text)
+        with pytest.raises(TableError, match=said):
+            read_table(file)
+    with pytest.raises(FileNotFoundError):
+        read_table(tmp_path / "none.csv")
+
+
+def test_public_records_written_otherwise_are_refused(tmp_path: Path) -> None:
+    public = write(tmp_path, rows_of(), "public.csv", delimiter=";")
+    with pytest.raises(TableError, match="Save both alike"):
+        propose(write(tmp_path, rows_of()), "diagnosis", "", public)
+
+
+def test_lines_of_another_length_are_told(tmp_path: Path) -> None:
+    file = write(tmp_path, rows_of())
+    file.write_text(file.read_text() + "x,y\n" + "Oslo,p," + "1," * 10 + "ill\n")
+    with pytest.raises(TableError, match="records have none"):
+        propose(file, "diagnosis")
+    text = file.read_text().splitlines()
+    file.write_text("\n".join([*text[:-2], text[-1]]))
+    assert read_table(file).short == 0
+    file.write_text("\n".join([*text[:-2], text[-1] + ",more"]))
+    assert "1 of 61 lines" in propose(file, "diagnosis").notes[0]
+
+
+def test_names_of_sites() -> None:
+    assert site_names(["Oslo", "St. Mary's", "St Mary s", "", "Ærø"]) == [
+        "Oslo",
+        "St-Mary-s",
+        "St-Mary-s-2",
+        "site",
+        "r",
+    ]
