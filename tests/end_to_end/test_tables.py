@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from torch import Tensor, nn
 
 import fedaux
+from fedaux.export.evaluation import evaluate_model
 from helpers.commands import fedaux as command
+from helpers.commands import paragraph
 
 RNG = np.random.default_rng(0)
 COLUMNS = 12
@@ -113,4 +116,45 @@ def test_from_a_registry_to_a_private_model(
     assert config.federation.sites == ("Oslo", "Rome")
     again = fedaux.run(config, "run")
     assert again.accuracy > 0.75
-    assert "ε = 1" in str(again.privacy)
+    assert "(1, 1e-05)" in str(again.privacy)
+    assert command(monkeypatch, "export", "run", "--out", "model") == 0
+    (tmp_path / "new.csv").write_text(
+        "patient;smoker;ward;pressure;age;note\n"
+        "eve;no;C;140,5;85;x\nbob;maybe;?;NA;21;y\n\n"
+    )
+    named = ("--id", "patient", "--out", "predictions.csv")
+    assert command(monkeypatch, "predict", "model", "new.csv", *named) == 0
+    with (tmp_path / "predictions.csv").open() as file:
+        predictions = {row["input"]: row["class_1"] for row in csv.DictReader(file)}
+    assert predictions == {"eve": "ill", "bob": "healthy"}
+
+    (tmp_path / "schema.toml").unlink()  # the model has it
+    model = fedaux.Model.from_pretrained("model")
+    evaluation = evaluate_model(model, "registry.csv").total
+    assert evaluation.accuracy > 0.75
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_csv("new.csv", sep=";", decimal=",")
+    probabilities = model.predict(frame)
+    assert probabilities.argmax(axis=1).tolist() == [1, 0]
+
+
+def test_a_model_of_a_table_names_what_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_registry(tmp_path)
+    named = ("--data", "registry.csv", "--label", "diagnosis", "--public", "public.csv")
+    assert command(monkeypatch, "init", "table", *named) == 0
+    assert command(monkeypatch, "run", "table.toml", "--out", "run") == 0
+    assert command(monkeypatch, "export", "run", "--out", "model") == 0
+    capsys.readouterr()
+    assert command(monkeypatch, "predict", "model", "table.toml") != 0
+    assert "give .csv with the columns age, pressure" in paragraph(
+        capsys.readouterr().err
+    )
+    (tmp_path / "new.csv").write_text("age;pressure\n50;100\n")
+    assert command(monkeypatch, "predict", "model", "new.csv") != 0
+    assert "there is no column ward, smoker" in paragraph(capsys.readouterr().err)
+    assert (
+        command(monkeypatch, "predict", "model", "public.csv", "--id", "patient") != 0
+    )
+    assert "there is no column patient" in paragraph(capsys.readouterr().err)

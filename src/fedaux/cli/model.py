@@ -109,6 +109,10 @@ def export(
             "all rows"
         ),
         "fedaux predict topics/encoder-0 letters.csv --column body    # texts",
+        (
+            "fedaux predict heart/linear-0 new.csv --id patient           # a table "
+            "with the columns of training"
+        ),
     )
 )
 def predict(
@@ -127,6 +131,12 @@ def predict(
     ] = None,
     resize: Resize = False,
     column: Column = "",
+    id_column: Annotated[
+        str,
+        typer.Option(
+            "--id", help="The column of a table of numbers that names its records."
+        ),
+    ] = "",
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
@@ -136,7 +146,14 @@ def predict(
     from fedaux.report.terminal import results_table
 
     loaded = Model.from_pretrained(model)
-    reader = InputReader(loaded.record_spec, resize, column or _column(loaded), strict)
+    reader = InputReader(
+        loaded.record_spec,
+        resize,
+        column or _column(loaded),
+        strict,
+        loaded.schema,
+        id_column,
+    )
     predictions: list[dict[str, Any]] = []
     with _bar("classified", reader.total(inputs)) as advance:
         for names, x in reader.blocks(inputs):
@@ -222,7 +239,9 @@ def evaluate(
     from fedaux.report.terminal import results_table
 
     loaded = Model.from_pretrained(model)
-    reader = InputReader(loaded.record_spec, resize, column or _column(loaded), strict)
+    reader = InputReader(
+        loaded.record_spec, resize, column or _column(loaded), strict, loaded.schema
+    )
     with _bar("evaluated", None) as advance:
         evaluation = evaluate_model(
             loaded, data, reader=reader, label=label, on_records=advance

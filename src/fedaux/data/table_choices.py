@@ -37,6 +37,7 @@ FEW_CODES = 8  # whole numbers that are at most so many may be codes
 MAX_VALUES = 50  # of a category
 UNIQUE = 0.9  # share of different values from which texts are names or free text
 FREE_TEXT = 3  # words from which a text is no name
+FEW_RECORDS = 2_000  # below which second moments do not pay
 MANY_RECORDS = 10_000  # from which intervals of numbers are told apart
 FLAGS = (
     ("0", "1"),
@@ -409,7 +410,25 @@ def _choices(
         *_clients(table, schema.header.site, clients),
         *aux,
         Choice("privacy.expected_records", private, "of all clients, without the test"),
+        *release_choices(private, len(schema.header.classes)),
     ]
+
+
+def release_choices(records: int, classes: int) -> list[Choice]:
+    """What a site sends, by how many records all sites have together.
+
+    Few records carry few directions, and the public covariance is better than a noisy
+    one of their own; with many it is the other way round.
+    """
+    if records < FEW_RECORDS:
+        why = f"sums of each class alone: {records:,} records are few"
+        return [
+            Choice("privacy.scorer", "class-embedding", why),
+            Choice("privacy.embedding_dim", max(8, 2 * classes), "few directions"),
+        ]
+    if records < MANY_RECORDS:
+        return [Choice("privacy.embedding_dim", 0, "chosen on public data")]
+    return [Choice("privacy.embedding_dim", 100, f"{records:,} records are many")]
 
 
 def _clients(table: TextTable, site: str, clients: int) -> list[Choice]:

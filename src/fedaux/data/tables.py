@@ -72,7 +72,7 @@ class _Wanted:
 
 def table(
     path: Path,
-    schema: str | Path = "",
+    schema: str | Path | TableSchema = "",
     labels: bool = True,
     test: str = "",
     person: str = "",
@@ -146,6 +146,22 @@ def read_header(file: Path, schema: TableSchema) -> list[str]:
 def _records(file: Path, schema: TableSchema) -> Iterator[str]:
     """All lines but the first."""
     return islice(lines_of(file, schema.header.encoding), 1, None)
+
+
+def column_of(file: Path, schema: TableSchema, name: str) -> list[str]:
+    """The values of any column of a file, in the order of its records."""
+    names = read_header(file, schema)
+    if name not in names:
+        raise RecordsError(
+            f"Cannot read {file}: there is no column {name}; there is "
+            f"{', '.join(names)}. Name one of them."
+        )
+    rows = [
+        fields_of(line, schema.header.delimiter)
+        for line in _records(file, schema)
+        if line
+    ]
+    return _values(rows, names.index(name))
 
 
 def from_frame(

@@ -17,6 +17,7 @@ from fedaux.data.image_folders import list_images, subfolders
 from fedaux.data.labels import relabel_strictly
 from fedaux.data.records import RecordsError
 from fedaux.data.sources import open_source
+from fedaux.data.tables import table
 from fedaux.export.input_files import (
     ARRAYS,
     READ_AT_ONCE,
@@ -72,7 +73,7 @@ def evaluate_model(
     These are a folder with one sub-folder of images per class, or with one such folder
     per site; arrays x and y; or a table with a column `label`.
     """
-    reader = reader or InputReader(model.record_spec)
+    reader = reader or InputReader(model.record_spec, schema=model.schema)
     predictions = _Predictions()
     for block in _labelled(model, Path(path), reader, label, on_records):
         predictions.add(block, model.predict(block.records))
@@ -189,10 +190,13 @@ def _rows(
             f"{path}: give a folder of images, {', '.join((*ARRAYS, *TABLES))} with "
             "labels"
         )
-    options = {}
-    if suffix in TABLES:
-        options = {"text": reader.column, "label": label}
-    source = open_source(suffix[1:], path, **options)
+    if reader.schema is not None and suffix == ".csv":
+        source = table(path, reader.schema)
+    else:
+        options = {}
+        if suffix in TABLES:
+            options = {"text": reader.column, "label": label}
+        source = open_source(suffix[1:], path, **options)
     corpus = relabel_strictly(source, model.classes)
     labelled = corpus.test or corpus.train
     records = labelled.gather()

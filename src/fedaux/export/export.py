@@ -15,6 +15,7 @@ from fedaux.config.sections import DataConfig
 from fedaux.core.arrays import fingerprint_arrays
 from fedaux.data.federated import ServerData, client_names, open_public
 from fedaux.data.records import RecordSpec
+from fedaux.data.tables import open_schema
 from fedaux.export.model import FORMAT, Card, Model
 from fedaux.export.onnx_graph import check_onnx_support
 from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_state
@@ -78,6 +79,9 @@ def make_models(state: RunState) -> dict[str, Model]:
         card = make_card(state, spec, public, record_spec)
         if isinstance(network.features, VisionExtractor):
             card["encoder"] = network.features.to_card(pretrained_by_method)
+        if state.config.data.source == "table":
+            options = dict(state.config.data.options)
+            card["schema"] = open_schema(str(options.get("schema", ""))).to_dict()
         models[spec.label] = Model(network, card)
     return models
 

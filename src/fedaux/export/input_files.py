@@ -20,6 +20,8 @@ from fedaux.data.image_folders import SUFFIXES, list_images
 from fedaux.data.images import MODE_OF_CHANNELS, UNREADABLE
 from fedaux.data.records import RecordsError, RecordSpec
 from fedaux.data.sources import open_source
+from fedaux.data.table_schema import TableSchema
+from fedaux.data.tables import column_of, table
 
 READ_AT_ONCE = 512  # records in memory at a time
 ARRAYS = (".npy", ".npz")
@@ -40,7 +42,8 @@ class UnreadableError(RecordsError):
 @dataclass(frozen=True)
 class InputReader:
     """Reads files for a model; `resize` allows resizing images, `column` is the text
-    column of a table.
+    column of a table. A model of a table has a `schema`, and `id_column` may name its
+    records.
 
     Images of a folder that cannot be read are left out and collected in `skipped`;
     `strict` stops at the first.
@@ -50,6 +53,8 @@ class InputReader:
     resize: bool = False
     column: str | Sequence[str] = "text"
     strict: bool = False
+    schema: TableSchema | None = None
+    id_column: str = ""
     skipped: list[Path] = field(default_factory=list, compare=False)
 
     def blocks(self, paths: Iterable[Path]) -> Iterator[NamedBlock]:
@@ -91,9 +96,13 @@ class InputReader:
             return self._images
         if kind == "text" and path.is_file() and suffix in (*TABLES, ".txt"):
             return self._texts
+        takes = TAKES[kind]
+        if self.schema is not None:
+            if path.is_file() and suffix == ".csv":
+                return self._table
+            takes = f".csv with the columns {', '.join(self.schema.columns)}"
         raise RecordsError(
-            f"{path}: this model takes {self.record_spec.description}; give "
-            f"{TAKES[kind]}"
+            f"{path}: this model takes {self.record_spec.description}; give {takes}"
         )
 
     def _images(self, path: Path) -> Iterator[NamedBlock]:
@@ -165,8 +174,20 @@ class InputReader:
             lines = path.read_text("utf-8").splitlines()
             yield from _numbered(path, [line for line in lines if line.strip()])
             return
-        table = open_source(suffix[1:], path, text=self.column, label="")
-        yield from _numbered(path, list(table.train.x))
+        texts = open_source(suffix[1:], path, text=self.column, label="")
+        yield from _numbered(path, list(texts.train.x))
+
+    def _table(self, path: Path) -> Iterator[NamedBlock]:
+        """A .csv with the columns of the training records, encoded by their schema."""
+        assert self.schema is not None
+        records = table(path, self.schema, labels=False).train.x
+        if not self.id_column:
+            yield from _numbered(path, records)
+            return
+        names = column_of(path, self.schema, self.id_column)
+        for start in range(0, len(records), READ_AT_ONCE):
+            block = slice(start, start + READ_AT_ONCE)
+            yield names[block], records[block]
 
 
 def _numbered(path: Path, records: Any) -> Iterator[NamedBlock]:

@@ -27,6 +27,8 @@ from fedaux.core.io import write_atomically
 from fedaux.core.metrics import METRIC_NAMES
 from fedaux.data.objects import as_rows
 from fedaux.data.records import Records, RecordSpec
+from fedaux.data.table_schema import TableSchema
+from fedaux.data.tables import from_frame
 from fedaux.export.onnx_graph import to_onnx
 from fedaux.models import Prototype, build
 from fedaux.models.compute import place_by_settings
@@ -91,12 +93,18 @@ class Model:
         """Kind and shape of one record."""
         return RecordSpec.from_card(self.card["record"])
 
+    @property
+    def schema(self) -> TableSchema | None:
+        """What the columns of its records are, if it was trained on a table."""
+        described = self.card.get("schema")
+        return None if described is None else TableSchema.from_dict(described)
+
     def predict(self, records: Any) -> NDArray[np.float32]:
         """Predict the class of each record.
 
         Args:
             records: uint8 images (N, H, W, C), rows of numbers (N, ...), or a list of
-                texts, as `record_spec` says.
+                texts, as `record_spec` says; a DataFrame, if there is a `schema`.
 
         Returns:
             Probabilities (N, C), with columns in the order of `classes`.
@@ -114,7 +122,10 @@ class Model:
         Returns:
             Logits (N, C), with columns in the order of `classes`.
         """
-        if len(records):
+        schema = self.schema
+        if schema is not None and hasattr(records, "columns"):
+            records = from_frame(records, schema, labels=False).train.x
+        elif len(records):
             records = as_rows(records)
         rows = self.record_spec.validate(records)
         if len(rows) == 0:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedaux.core.errors import unknown_name
@@ -20,6 +22,8 @@ from fedaux.models.registry import register
 NORMS = ("batch", "group", "none")
 # without one, features of an untrained ShuffleNet are of the order of 1000
 DEEP_NORMS = ("batch", "group")
+# of a column of public rows, in units of its largest distance from the mean
+LEAST_DEVIATION = 0.05
 
 
 class Extractor(nn.Sequential):
@@ -131,12 +135,46 @@ def require_positive(**options: float) -> None:
             raise ValueError(f"{name} must be greater than 0, not {value}")
 
 
-@register("linear")
-def linear(shape: tuple[int, ...]) -> Extractor:
-    """(B, *shape) → (B, prod(shape)): the numbers of a record as they are, so that the
-    network is a linear model.
+class Columns(nn.Module):
+    """(B, *shape) → (B, width): the numbers of a record as they are; after `fit`,
+    centred and scaled as public ones are.
     """
-    return Extractor(nn.Flatten(), width=numbers_of_row("linear", shape))
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("deviation", torch.ones(width))
+
+    @torch.no_grad()
+    def fit(self, rows: NDArray[np.floating]) -> None:
+        """Take mean and deviation from public rows: what pre-training is for a table.
+
+        A column that hardly varies in public is not blown up, and one that does not
+        vary keeps its scale.
+        """
+        flat = rows.reshape(len(rows), -1)
+        mean = flat.mean(axis=0, dtype=np.float64)
+        deviation = flat.std(axis=0, dtype=np.float64)
+        farthest = np.maximum(flat.max(axis=0) - mean, mean - flat.min(axis=0))
+        deviation = np.maximum(deviation, LEAST_DEVIATION * farthest)
+        deviation[deviation == 0] = 1.0
+        self.mean.copy_(torch.from_numpy(mean))
+        self.deviation.copy_(torch.from_numpy(deviation))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.flatten(1) - self.mean) / self.deviation
+
+
+@register("linear")
+def linear(shape: tuple[int, ...]) -> Columns:
+    """(B, *shape) → (B, prod(shape)): the numbers of a record, so that the network is a
+    linear model.
+    """
+    return Columns(numbers_of_row("linear", shape))
 
 
 @register("mlp")

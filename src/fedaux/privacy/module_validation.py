@@ -80,7 +80,8 @@ FREE_OPTIONS: dict[type[nn.Module], frozenset[str]] = {
 # of an option that is code, which could do anything
 _KNOWN_VALUES = {"activation": (F.relu, F.gelu)}
 _FEDAUX = (
-    "registry.Prototype registry.HeadFeatures networks.Extractor networks.BasicBlock "
+    "registry.Prototype registry.HeadFeatures networks.Extractor networks.Columns "
+    "networks.BasicBlock "
     "networks.InvertedResidual networks.Unit encoders.TextExtractor "
     "encoders.VisionExtractor published.Residual"
 )

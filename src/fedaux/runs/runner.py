@@ -99,7 +99,7 @@ def run(
         test: Labelled test data. None: a fifth of the private data is held out.
         model: The name of a network, a class of `nn.Module`, a function that makes one,
             or a list of several. None: `mlp`; for rows of numbers whose features stay
-            frozen (private-head, ridge, head_only), `linear`, the columns as they are.
+            frozen (private-head, ridge, head_only), `linear`, the columns themselves.
         size: The size of images in pixels, for images that come from a folder or a
             dataset.
         on_progress: Called with an event of `fedaux.core.progress` as work proceeds;

@@ -31,6 +31,7 @@ from fedaux.messages.replies import sums_shapes
 from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums
 from fedaux.methods.summed_update import from_vector
 from fedaux.models import flatten_state, published_weights
+from fedaux.models.networks import Columns
 from fedaux.models.pretraining.store import load_or_pretrain
 from fedaux.models.pretraining.trainer import EpochMetrics
 from fedaux.models.registry import carried_weights
@@ -153,7 +154,12 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path | None:
         return Path(published_weights(extractor))
     if not flatten_state(extractor):
         return None
-    if is_numbers(server.public.aux.x):
+    public = server.public.aux
+    if isinstance(extractor, Columns):
+        if is_numbers(public.x):
+            extractor.fit(public.gather())
+        return None
+    if is_numbers(public.x):
         report(Notice(_not_pretrained(server.config, spec)))
         return None
     path, from_cache = load_or_pretrain(

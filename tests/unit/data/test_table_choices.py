@@ -16,6 +16,7 @@ from fedaux.data.table_choices import (
     propose,
     propose_column,
     read_table,
+    release_choices,
     site_names,
 )
 from fedaux.data.table_schema import Column, TableSchema
@@ -203,6 +204,22 @@ def test_lines_of_another_length_are_told(tmp_path: Path) -> None:
     assert read_table(file).short == 0
     file.write_text("\n".join([*text[:-2], text[-1] + ",more"]))
     assert "1 of 61 lines" in propose(file, "diagnosis").notes[0]
+
+
+@pytest.mark.parametrize(
+    ("records", "classes", "expected"),
+    [
+        (1_999, 2, {"privacy.scorer": "class-embedding", "privacy.embedding_dim": 8}),
+        (500, 7, {"privacy.scorer": "class-embedding", "privacy.embedding_dim": 14}),
+        (2_000, 2, {"privacy.embedding_dim": 0}),
+        (10_000, 2, {"privacy.embedding_dim": 100}),
+    ],
+)
+def test_few_records_carry_few_directions(
+    records: int, classes: int, expected: dict[str, Any]
+) -> None:
+    chosen = release_choices(records, classes)
+    assert {choice.key: choice.value for choice in chosen} == expected
 
 
 def test_names_of_sites() -> None:

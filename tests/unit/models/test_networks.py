@@ -4,13 +4,15 @@ groups that divide channels.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.models import build, make_norm
-from fedaux.models.networks import group_count
+from fedaux.models.networks import LEAST_DEVIATION, Columns, group_count
+from fedaux.privacy.module_validation import validate_module
 from helpers.networks import parameter_count
 
 
@@ -23,8 +25,25 @@ def test_a_linear_network_has_the_numbers_as_they_are() -> None:
     x = rows(5, (2, 3))
     assert parameter_count(network.features) == 0
     assert torch.equal(network.features(x), x.reshape(5, 6))
+    validate_module(network)
     with pytest.raises(ValueError, match="'linear' expects rows of at least one"):
         build(PrototypeSpec("linear"), (), 4, seed=0)
+
+
+def test_columns_are_scaled_as_public_rows_are() -> None:
+    """One of few values, one that hardly varies, and one that does not vary."""
+    rng = np.random.default_rng(0)
+    public = np.stack(
+        [rng.normal(1e5, 1e4, 500), np.arange(500) == 7, np.full(500, 3.0)], axis=1
+    )
+    columns = Columns(3)
+    columns.fit(public)
+    found = columns(torch.tensor(public, dtype=torch.float32)).numpy()
+    assert abs(found[:, 0].mean()) < 1e-3
+    assert abs(found[:, 0].std() - 1) < 1e-3
+    assert found[7, 1] == pytest.approx(1 / LEAST_DEVIATION)
+    assert not found[:, 2].any()
+    assert columns(torch.tensor([[1e5, 0.0, 5.0]]))[0, 2] == 2
 
 
 @pytest.mark.parametrize("norm", ["batch", "group"])
