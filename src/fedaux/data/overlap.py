@@ -5,6 +5,7 @@ sent and distilled on as public, so it is refused.
 from __future__ import annotations
 
 import hashlib
+import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +40,10 @@ class Shared:
 
     @property
     def by_chance(self) -> bool:
-        return self.count <= self.compared * max(TOLERATED, 3 * self.repeats)
+        # Tables of few values repeat themselves: a count has its Poisson deviation.
+        expected = 3 * self.repeats * self.compared
+        likely = expected + 3 * math.sqrt(expected)
+        return self.count <= max(self.compared * TOLERATED, likely)
 
 
 def shared_records(first: Records, second: Records) -> Shared:

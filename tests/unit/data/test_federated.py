@@ -29,6 +29,7 @@ from fedaux.data.federated import (
 )
 from fedaux.data.overlap import (
     OverlapError,
+    Shared,
     refuse_overlap,
     refuse_same_source,
     shared_records,
@@ -405,6 +406,10 @@ def test_blank_images_and_rows_that_repeat_prove_nothing() -> None:
     rng = np.random.default_rng(0)
     rows = [Records(rng.integers(0, 2, (300, 3)).astype(np.float32)) for _ in range(2)]
     assert shared_records(*rows).by_chance  # eight possible rows
+    # 300 and 480 draws of 9,000 rows share 16, and 3 % of them are repeated
+    assert Shared(16, 300, 0.015).by_chance
+    assert not Shared(30, 300, 0.015).by_chance
+    assert not Shared(16, 300, 0.0).by_chance
 
 
 def test_a_few_equal_records_are_a_notice() -> None:
