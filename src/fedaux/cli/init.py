@@ -14,7 +14,7 @@ from fedaux.cli.common import Json, examples, print_result
 
 if TYPE_CHECKING:
     from fedaux.data.choices import Choice
-    from fedaux.data.table_choices import Proposal
+    from fedaux.data.table_choices import TableProposal
 
 # Settings that a starter has no use for: a private head does not train in rounds, and
 # only it is chosen for a number of records.
@@ -141,7 +141,7 @@ def _propose_table(
     label: str,
     site: str,
     clients: int,
-) -> Proposal:
+) -> TableProposal:
     """A schema and settings from a table."""
     if data is None or not label:
         raise typer.BadParameter(

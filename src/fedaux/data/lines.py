@@ -24,7 +24,7 @@ def lines_of(file: Path, encoding: str = "utf-8") -> Iterator[str]:
             yield text.removeprefix("\ufeff")
 
 
-def fields_of(line: str, delimiter: str = ",") -> list[str]:
+def split_line(line: str, delimiter: str = ",") -> list[str]:
     """Parse the fields of one line by itself: an open quote ends with the line, and a
     malformed line has no fields.
     """

@@ -20,10 +20,10 @@ import numpy as np
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.data.arrays import require_file
 from fedaux.data.choices import Choice
-from fedaux.data.lines import MAX_FIELD_SIZE, fields_of, lines_of
+from fedaux.data.lines import MAX_FIELD_SIZE, lines_of, split_line
 from fedaux.data.table_encoding import same_name, to_number
 from fedaux.data.table_schema import (
-    MISSING,
+    MISSING_VALUES,
     Column,
     Encoding,
     TableHeader,
@@ -76,7 +76,7 @@ class TextTable:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class TableProposal:
     """What `propose` makes of the files."""
 
     schema: TableSchema
@@ -85,7 +85,7 @@ class Proposal:
     notes: list[str]  # for whoever looks on
 
 
-def read_table(path: Path) -> TextTable:
+def read_texts(path: Path) -> TextTable:
     """Read a file whose first line names its columns, and find out how it is
     written.
     """
@@ -98,8 +98,8 @@ def read_table(path: Path) -> TextTable:
             f"Cannot read {path}: it has {len(lines)} lines. The first line must name "
             "the columns, and each other line is a record."
         )
-    delimiter = max(DELIMITERS, key=lambda mark: len(fields_of(lines[0], mark)))
-    names = [name.strip() for name in fields_of(lines[0], delimiter)]
+    delimiter = max(DELIMITERS, key=lambda mark: len(split_line(lines[0], mark)))
+    names = [name.strip() for name in split_line(lines[0], delimiter)]
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise TableError(
@@ -111,7 +111,7 @@ def read_table(path: Path) -> TextTable:
             f"Cannot read {path}: column {names.index('') + 1} has no name. Give it "
             "one in the first line."
         )
-    rows = [fields_of(line, delimiter) for line in lines[1:]]
+    rows = [split_line(line, delimiter) for line in lines[1:]]
     columns = {
         name: [row[place].strip() if place < len(row) else "" for row in rows]
         for place, name in enumerate(names)
@@ -149,7 +149,7 @@ def propose(
     public: Path | None = None,
     clients: int = 3,
     test_fraction: float = 0.2,
-) -> Proposal:
+) -> TableProposal:
     """Propose a schema and settings for `fedaux init table --data PRIVATE --label
     LABEL`.
 
@@ -162,10 +162,10 @@ def propose(
         clients: How many clients to simulate where no column says.
         test_fraction: The share that is held out for testing.
     """
-    table = read_table(private)
+    table = read_texts(private)
     _require_columns(table, label, site)
     classes = _classes(table, label)
-    reference = table if public is None else read_table(public)
+    reference = table if public is None else read_texts(public)
     columns: dict[str, Column] = {}
     dropped: dict[str, str] = {}
     for name in table.columns:
@@ -201,7 +201,7 @@ def propose(
     schema = TableSchema(header, columns, dropped)
     notes = _notes(table, reference, schema, label)
     choices = _choices(table, reference, schema, clients, test_fraction)
-    return Proposal(schema, _comments(schema, reference), choices, notes)
+    return TableProposal(schema, _comments(schema, reference), choices, notes)
 
 
 def _require_columns(table: TextTable, label: str, site: str) -> None:
@@ -214,7 +214,9 @@ def _require_columns(table: TextTable, label: str, site: str) -> None:
         if not name:
             continue
         values = table.columns[name]
-        missing = [place for place, value in enumerate(values) if value in MISSING]
+        missing = [
+            place for place, value in enumerate(values) if value in MISSING_VALUES
+        ]
         if missing:
             raise TableError(
                 f"Cannot take {name!r} as {option}: {len(missing)} of {len(values)} "
@@ -247,7 +249,7 @@ def propose_column(
     name: str, values: Sequence[str], decimal: str, records: int
 ) -> tuple[Column | None, str]:
     """(what a column is, "") or (None, why it is left out), from these values of it."""
-    present = [value for value in values if value not in MISSING]
+    present = [value for value in values if value not in MISSING_VALUES]
     missing = len(present) < len(values)
     counts = Counter(map(same_name, present))
     if len(counts) < 2:

@@ -25,7 +25,7 @@ from fedaux.data.table_schema import Column, TableSchema
 Numbers = NDArray[np.float64]
 
 # a whole number as a column of floats has it: 3.0, or 3,0
-WHOLE = re.compile(r"(-?[0-9]+)[.,]0*")
+WHOLE_NUMBER = re.compile(r"(-?[0-9]+)[.,]0*")
 NAN = float("nan")
 
 
@@ -45,7 +45,7 @@ def to_number(text: str, decimal: str = ".") -> float:
 
 def same_name(text: str) -> str:
     """The name of a value, the same for 3 and 3.0."""
-    whole = WHOLE.fullmatch(text)
+    whole = WHOLE_NUMBER.fullmatch(text)
     return whole[1] if whole else text
 
 

@@ -33,7 +33,7 @@ from fedaux.core.errors import FedauxError
 from fedaux.data.records import RecordsError
 
 # that stand for a missing value: those of pandas, UCI's "?" and a dash
-MISSING = (
+MISSING_VALUES = (
     "",
     "?",
     "-",
@@ -131,7 +131,7 @@ class TableHeader(Settings):
     delimiter: str = ","
     decimal: Literal[".", ","] = "."
     encoding: Encoding = "utf-8"
-    missing: tuple[str, ...] = MISSING
+    missing: tuple[str, ...] = MISSING_VALUES
     # whether ranges and values are public; a site reads no records by others
     confirmed: bool = False
 

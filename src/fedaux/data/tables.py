@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from fedaux.core.rng import numpy_stream
 from fedaux.data.arrays import require_file
 from fedaux.data.labels import DeclaredClasses, factorize, to_name
-from fedaux.data.lines import MAX_FIELD_SIZE, fields_of, lines_of
+from fedaux.data.lines import MAX_FIELD_SIZE, lines_of, split_line
 from fedaux.data.records import UNDECLARED, Corpus, Records, RecordsError
 from fedaux.data.table_encoding import column_names, encode, same_name
 from fedaux.data.table_schema import Column, SchemaError, TableSchema
 
-BLOCK = 4096  # records that are encoded at once
+ENCODED_AT_ONCE = 4096  # records that are encoded at once
 # of a schema's columns, in the records that `schema_rows` draws
 DRAWN_MISSING = 0.1
 
@@ -129,7 +129,7 @@ def _read_csv(
     positions = wanted.positions(names, str(file))
     count = sum(bool(line) or bool(declared) for line in _records(file, schema))
     rows = (
-        fields_of(line, header.delimiter)
+        split_line(line, header.delimiter)
         for line in _records(file, schema)
         if line or declared
     )
@@ -140,7 +140,7 @@ def read_header(file: Path, schema: TableSchema) -> list[str]:
     """The names of a file's columns."""
     header = schema.header
     first = next(lines_of(file, header.encoding), "")
-    return [name.strip() for name in fields_of(first, header.delimiter)]
+    return [name.strip() for name in split_line(first, header.delimiter)]
 
 
 def _records(file: Path, schema: TableSchema) -> Iterator[str]:
@@ -157,7 +157,7 @@ def column_of(file: Path, schema: TableSchema, name: str) -> list[str]:
             f"{', '.join(names)}. Name one of them."
         )
     rows = [
-        fields_of(line, schema.header.delimiter)
+        split_line(line, schema.header.delimiter)
         for line in _records(file, schema)
         if line
     ]
@@ -232,7 +232,7 @@ def _corpus(
     names: list[list[str]] = [[], [], []]
     start = 0
     iterator = iter(rows)
-    while block := list(islice(iterator, BLOCK)):
+    while block := list(islice(iterator, ENCODED_AT_ONCE)):
         columns = [_values(block, position) for position in features]
         x[start : start + len(block)] = encode(schema, columns)
         for known, position in zip(names, (label, site, person), strict=True):

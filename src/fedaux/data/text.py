@@ -24,7 +24,7 @@ import numpy as np
 from fedaux.core.errors import MissingPackageError
 from fedaux.data.arrays import require_file
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, to_name
-from fedaux.data.lines import MAX_FIELD_SIZE, fields_of, lines_of
+from fedaux.data.lines import MAX_FIELD_SIZE, lines_of, split_line
 from fedaux.data.records import Corpus, Records
 
 TextRow = Mapping[str, Any]
@@ -51,7 +51,7 @@ def csv_text(
         lines = table.lines(file)
         rows: Iterator[list[str]] = csv.reader(lines)
         if table.declared:
-            rows = map(fields_of, lines)
+            rows = map(split_line, lines)
         names = columns or next(rows, [])
         table.require_columns(file, names)
         for fields in rows:

@@ -15,7 +15,7 @@ from fedaux.data.table_choices import (
     TableError,
     propose,
     propose_column,
-    read_table,
+    read_texts,
     release_choices,
     site_names,
 )
@@ -183,9 +183,9 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     ):
         file.write_text(text)
         with pytest.raises(TableError, match=said):
-            read_table(file)
+            read_texts(file)
     with pytest.raises(FileNotFoundError):
-        read_table(tmp_path / "none.csv")
+        read_texts(tmp_path / "none.csv")
 
 
 def test_public_records_written_otherwise_are_refused(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_lines_of_another_length_are_told(tmp_path: Path) -> None:
         propose(file, "diagnosis")
     text = file.read_text().splitlines()
     file.write_text("\n".join([*text[:-2], text[-1]]))
-    assert read_table(file).short == 0
+    assert read_texts(file).short == 0
     file.write_text("\n".join([*text[:-2], text[-1] + ",more"]))
     assert "1 of 61 lines" in propose(file, "diagnosis").notes[0]
 
