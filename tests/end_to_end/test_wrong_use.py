@@ -347,19 +347,19 @@ def test_distillation_that_diverges(fedaux: Fedaux) -> None:
 @pytest.mark.parametrize(
     ("module", "words", "sets", "extra"),
     [
-        ("mlflow", f"{RUN} --track mlflow", [], "pip install 'fedaux[mlflow]'"),
-        ("wandb", f"{RUN} --track wandb", [], "pip install 'fedaux[wandb]'"),
+        ("mlflow", f"{RUN} --track mlflow", [], "pip install -e '.[mlflow]'"),
+        ("wandb", f"{RUN} --track wandb", [], "pip install -e '.[wandb]'"),
         (
             "transformers",
             RUN,
             ["data.source=csv", "data.path=notes.csv", "prototypes=bert"],
-            "'fedaux[text]'",
+            "pip install -e '.[text]'",
         ),
         (
             "pyarrow.parquet",
             RUN,
             ["data.source=parquet", "data.path=notes.csv"],
-            "pip install 'fedaux[parquet]'",
+            "pip install -e '.[parquet]'",
         ),
     ],
 )

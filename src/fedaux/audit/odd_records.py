@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from fedaux.audit.result import AttackSkipped
+from fedaux.core.errors import install_command
 from fedaux.data.table_schema import Column
 from fedaux.data.tables import open_schema
 
@@ -308,7 +309,7 @@ def write_huggingface(layout: Layout, folder: Path, odd: str) -> str:
         datasets = importlib.import_module("datasets")
     except ImportError as error:
         raise AttackSkipped(
-            "datasets is not installed: pip install 'fedaux[datasets]'"
+            f"datasets is not installed. Run {install_command('datasets')}."
         ) from error
     rows = text_rows(layout, odd)
     record_column = "text"

@@ -63,6 +63,11 @@ class MissingPackageError(FedauxError, ImportError):
     code = Exit.MISSING
 
 
+def install_command(extra: str) -> str:
+    """How to install an extra: no package index has fedaux yet, so a checkout does."""
+    return f"pip install -e '.[{extra}]' in the checkout of fedaux (docs/install.md)"
+
+
 _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 

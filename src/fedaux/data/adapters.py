@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaux.config.parsing import ConfigError
-from fedaux.core.errors import MissingPackageError
+from fedaux.core.errors import MissingPackageError, install_command
 from fedaux.core.failures import attempt
 from fedaux.data.arrays import require_file
 from fedaux.data.labels import DeclaredClasses, to_name
@@ -251,7 +251,8 @@ def huggingface(path: Path, **options: Any) -> Corpus:
         datasets = importlib.import_module("datasets")
     except ImportError as error:
         raise MissingPackageError(
-            "source 'huggingface' needs datasets: pip install 'fedaux[datasets]'"
+            "Cannot read the source 'huggingface': datasets is not installed. Run "
+            f"{install_command('datasets')}."
         ) from error
     return from_huggingface(datasets.load_from_disk(str(folder)), **options)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaux.core.errors import MissingPackageError
+from fedaux.core.errors import MissingPackageError, install_command
 from fedaux.data.arrays import require_file
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, to_name
 from fedaux.data.lines import MAX_FIELD_SIZE, lines_of, split_line
@@ -82,7 +82,8 @@ def _read_parquet(file: Path, table: _Table) -> Iterator[TextRow]:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
         raise MissingPackageError(
-            "reading parquet needs pyarrow: pip install 'fedaux[parquet]'"
+            "Cannot read parquet: pyarrow is not installed. Run "
+            f"{install_command('parquet')}."
         ) from error
     parquet = ParquetFile(file)
     table.require_columns(file, parquet.schema_arrow.names)

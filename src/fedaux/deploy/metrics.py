@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from fedaux.core.errors import MissingPackageError
+from fedaux.core.errors import MissingPackageError, install_command
 from fedaux.deploy.env import DeployError
 from fedaux.deploy.status import State, Status
 
@@ -60,7 +60,8 @@ def serve_metrics(read: Callable[[], Status], host: str, port: int) -> Iterator[
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError as error:
         raise MissingPackageError(
-            "metrics need prometheus-client: pip install 'fedaux[metrics]'"
+            "Cannot serve metrics: prometheus-client is not installed. Run "
+            f"{install_command('metrics')}."
         ) from error
     registry = CollectorRegistry()
     registry.register(StatusCollector(read))

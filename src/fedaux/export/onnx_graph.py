@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedaux.core.errors import Exit, FedauxError, MissingPackageError
+from fedaux.core.errors import Exit, FedauxError, MissingPackageError, install_command
 from fedaux.data.records import RecordSpec
 
 OUTPUTS = ["probabilities", "logits"]
@@ -59,7 +59,8 @@ def check_onnx_support(record_spec: RecordSpec) -> None:
             importlib.import_module(name)
     except ImportError as error:
         raise MissingPackageError(
-            "ONNX needs packages of its own: pip install 'fedaux[onnx]'"
+            "Cannot write ONNX: its packages are not installed. Run "
+            f"{install_command('onnx')}."
         ) from error
 
 

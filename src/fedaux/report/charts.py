@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.core.errors import Exit, FedauxError, MissingPackageError
+from fedaux.core.errors import Exit, FedauxError, MissingPackageError, install_command
 from fedaux.core.io import write_atomically
 from fedaux.report.svg import (
     CHARACTER,
@@ -95,13 +95,14 @@ def _convert(drawing: Svg, suffix: str) -> bytes:
         from cairosvg.surface import PDFSurface, PNGSurface
     except ImportError as error:
         raise MissingPackageError(
-            f"{suffix} files are drawn by CairoSVG: pip install 'fedaux[figures]'."
+            f"Cannot draw {suffix} files: CairoSVG is not installed. Run "
+            f"{install_command('figures')}."
         ) from error
     except OSError as error:
         raise MissingPackageError(
-            f"{suffix} files are drawn by the library cairo, which was not found; "
-            "install it, on Debian and Ubuntu with `apt install libcairo2`, on macOS "
-            "with `brew install cairo`."
+            f"Cannot draw {suffix} files: the library cairo was not found. Install it "
+            "with `apt install libcairo2` on Debian and Ubuntu, or with `brew install "
+            "cairo` on macOS."
         ) from error
     document = Tree(bytestring=drawing.standalone().encode())
     file = io.BytesIO()

@@ -17,7 +17,7 @@ from typing import Any
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config, flatten
-from fedaux.core.errors import MissingPackageError, unknown_name
+from fedaux.core.errors import MissingPackageError, install_command, unknown_name
 from fedaux.core.metrics import METRIC_NAMES
 from fedaux.core.results import RoundResult
 from fedaux.server.run_state import RunState
@@ -318,6 +318,7 @@ def make_callbacks(names: Iterable[str]) -> list[Callback]:
             callbacks.append(TRACKERS[name]())
         except ImportError as error:
             raise MissingPackageError(
-                f"--track {name} needs {name}: pip install 'fedaux[{name}]'"
+                f"Cannot use --track {name}: {name} is not installed. Run "
+                f"{install_command(name)}."
             ) from error
     return callbacks

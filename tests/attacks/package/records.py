@@ -473,5 +473,5 @@ def _transformers() -> Any:
         return importlib.import_module("transformers")
     except ModuleNotFoundError as error:
         raise AttackSkipped(
-            "transformers is not installed: pip install 'fedaux[text]'"
+            "transformers is not installed: pip install -e '.[text]'"
         ) from error

@@ -16,7 +16,7 @@ from helpers.harness import BIN, Servers
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 pytest.importorskip(
-    "ray", reason="Flower's simulation needs ray: pip install 'fedaux[simulation]'"
+    "ray", reason="Flower's simulation needs ray: pip install -e '.[simulation]'"
 )
 
 

@@ -30,7 +30,7 @@ CONFIG = replace(
 )
 needs_ray = pytest.mark.skipif(
     find_spec("ray") is None,
-    reason="Flower's simulation needs ray: pip install 'fedaux[simulation]'",
+    reason="Flower's simulation needs ray: pip install -e '.[simulation]'",
 )
 
 

@@ -323,7 +323,7 @@ def test_without_the_library_the_source_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'fedaux\[datasets\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install -e '\.\[datasets\]'"):
         huggingface(tmp_path)
 
 

