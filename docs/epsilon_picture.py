@@ -27,8 +27,8 @@ HEADS = {
 FLAT = (
     ("ridge", 1),
     ("SCAFFOLD+P", 20),
-    ("FedAVG+P", 20),
-    ("FedAVG+P", 1),
+    ("FedAvg+P", 20),
+    ("FedAvg+P", 1),
 )
 SPOKEN = """<title>Accuracy against ε</title>
 <desc>CIFAR-10 on a published encoder: the private head at four ε, beside methods without protection.</desc>"""

@@ -29,7 +29,7 @@ ONE = replace(BASE, epsilon=1.0)
 STANDING = TeachersConfig(standing=True)
 # name: (method, settings, is there noise to draw again)
 ARMS: dict[str, tuple[str, dict[str, object], bool]] = {
-    "FedAVG+P": ("fedavg+p", {}, False),
+    "FedAvg+P": ("fedavg+p", {}, False),
     "FedDF+P": ("feddf+p", {}, False),
     "FedAUX, paper literal": (
         "fedaux",

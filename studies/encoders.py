@@ -31,14 +31,14 @@ PRIVATE = {
 KEPT = (
     "ridge",
     "discriminant",
-    "FedAVG+P",
+    "FedAvg+P",
     "SCAFFOLD+P",
     "FedAUX, ε = 1, private-head start",
     "FedET+P",
     "FedAUX-SCAFFOLD, ε = 1, private-head start",
     "FedDF+P",
     "FedDyn+P",
-    "FedPROX+P",
+    "FedProx+P",
 )
 DESIGN = replace(
     heads.DESIGN,

@@ -128,10 +128,10 @@ DESIGN = Design(
     arms={
         "ridge": Arm("ridge+p", {"prepare": "all"}, fixed=True),
         "private head": Arm("private-head", {"head_only": False}, fixed=True),
-        "FedAVG, heads": Arm("fedavg+p", HEADS, fixed=True),
+        "FedAvg, heads": Arm("fedavg+p", HEADS, fixed=True),
         "FedAUX, heads": Arm("fedaux", {**HEADS, **STANDING}, fixed=True),
-        "FedAVG, last block, Adam 1e-4": Arm("fedavg+p", START, fixed=True),
-        "FedAVG, last block, Adam 3e-4": Arm(
+        "FedAvg, last block, Adam 1e-4": Arm("fedavg+p", START, fixed=True),
+        "FedAvg, last block, Adam 3e-4": Arm(
             "fedavg+p", {**START, "local.lr": 3e-4}, fixed=True
         ),
         "FedAUX, last block, Adam 1e-4": Arm(

@@ -10,7 +10,7 @@ computed on the same extractor?
     python -m studies.networks --splits 1 --rounds 1 --budget 3 \\
         --cases "10,000 images, everybody, α = 0.16" \\
         --arms "ridge" "private head, ε = 1" "FedAUX, ε = 1, 10 epochs" \\
-        "FedAVG+P, private-head start, 10 epochs" \\
+        "FedAvg+P, private-head start, 10 epochs" \\
         "FedDF+P, private-head start, 10 epochs"
 
     # all of them: on a GPU, with --budget 8
@@ -61,25 +61,25 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
     ),
     "SCAFFOLD+P, ridge start": Arm("scaffold+p", RIDGE),
     "FedAUX, ε = 1, ridge start": Arm("fedaux", {**RIDGE, **STANDING}),
-    "FedAVG+P, ridge start": Arm("fedavg+p", RIDGE),
+    "FedAvg+P, ridge start": Arm("fedavg+p", RIDGE),
     "FedDF+P, ridge start": Arm("feddf+p", RIDGE),
     "all images in one place, ridge start": Arm(
         "fedavg+p", {**RIDGE, "data.clients": 1, "fraction": 1.0}
     ),
     "FedAUX, ε = 1": Arm("fedaux", {**PRIVATE, **STANDING}),
-    "FedAVG+P, private-head start": Arm("fedavg+p", PRIVATE),
+    "FedAvg+P, private-head start": Arm("fedavg+p", PRIVATE),
     "SCAFFOLD+P": Arm("scaffold+p", own=RANDOM),
-    "FedAVG+P": Arm("fedavg+p", own=RANDOM),
+    "FedAvg+P": Arm("fedavg+p", own=RANDOM),
     "FedDF+P": Arm("feddf+p", own=RANDOM),
-    "FedPROX+P": Arm("fedprox+p", own=RANDOM),
+    "FedProx+P": Arm("fedprox+p", own=RANDOM),
     "FedAUX, ε = 1, 10 epochs": Arm("fedaux", PRIVATE, LONG, tuned_rounds=1),
-    "FedAVG+P, private-head start, 10 epochs": Arm(
+    "FedAvg+P, private-head start, 10 epochs": Arm(
         "fedavg+p", PRIVATE, LONG, tuned_rounds=1
     ),
     "FedDF+P, private-head start, 10 epochs": Arm(
         "feddf+p", PRIVATE, LONG, tuned_rounds=1
     ),
-    "FedAVG+P, 10 epochs": Arm("fedavg+p", own={**RANDOM, **LONG}, tuned_rounds=1),
+    "FedAvg+P, 10 epochs": Arm("fedavg+p", own={**RANDOM, **LONG}, tuned_rounds=1),
     "FedDF+P, 10 epochs": Arm("feddf+p", own={**RANDOM, **LONG}, tuned_rounds=1),
     "FedAUX, ε = 1, ridge start, the other choice of standing": Arm(
         "fedaux", like="FedAUX, ε = 1, ridge start"

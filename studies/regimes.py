@@ -4,7 +4,7 @@ the head that is computed?
     python -m studies.artifact restore studies/networks.toml
     python -m studies.regimes --splits 3                           # α = 0.1
     python -m studies.regimes --cases "α = 0.03" "α = 0.3" "α = 1" "three architectures"
-    python -m studies.regimes --arms "FedAUX" "FedAVG" --rounds 50 # goes on with the same runs
+    python -m studies.regimes --arms "FedAUX" "FedAvg" --rounds 50 # goes on with the same runs
     python -m studies.regimes --table                              # of what there is
 
 ResNet-8 of width 16, C = 0.4, one epoch, 6,000 public images to distil on, all from the
@@ -37,7 +37,7 @@ SGD: dict[str, tuple[Any, ...]] = {
 }
 ARMS: dict[str, Arm] = {  # what decides most comes first
     "FedAUX": Arm("fedaux", STANDING, {**TWO, "teachers.standing": (True,)}),
-    "FedAVG": Arm("fedavg+p", START, ADAM),
+    "FedAvg": Arm("fedavg+p", START, ADAM),
     "SCAFFOLD": Arm("scaffold+p", PLAIN, SGD),
     # 0.3 is the edge of the list
     "SCAFFOLD, SGD 0.6": Arm("scaffold+p", {**PLAIN, "local.lr": 0.6}, fixed=True),
@@ -47,19 +47,19 @@ ARMS: dict[str, Arm] = {  # what decides most comes first
         "feddyn+p", PLAIN, {"local": SGD["local"], "method_options.alpha": (0.01,)}
     ),
     "FedAUX-SCAFFOLD": Arm("fedaux-scaffold", STANDING, like="SCAFFOLD"),
-    "FedPROX": Arm("fedprox+p", {**START, "local.mu": 0.01}, like="FedAVG"),
+    "FedProx": Arm("fedprox+p", {**START, "local.mu": 0.01}, like="FedAvg"),
     "ridge": Arm("ridge+p", {"prepare": "all"}, fixed=True),
     "private head": Arm("private-head", {"head_only": False}, fixed=True),
     # from before there was bfloat16 here
-    "FedAVG, not tuned, float32": Arm("fedavg+p", {**START, **F32}, fixed=True),
-    "FedAVG, random head, not tuned, float32": Arm("fedavg+p", F32, fixed=True),
+    "FedAvg, not tuned, float32": Arm("fedavg+p", {**START, **F32}, fixed=True),
+    "FedAvg, random head, not tuned, float32": Arm("fedavg+p", F32, fixed=True),
     "FedAUX, equal weights": Arm("feddf+p", STANDING, like="FedAUX"),  # the ablation
     "FedAUX, the round's teachers": Arm(
         "fedaux", {"teachers.standing": False}, like="FedAUX"
     ),
     "FedAUX, random head": Arm("fedaux", {"head_init": "random"}, like="FedAUX"),
-    "FedAVG, random head": Arm(
-        "fedavg+p", {"head_init": "random", "prepare": "auto"}, like="FedAVG"
+    "FedAvg, random head": Arm(
+        "fedavg+p", {"head_init": "random", "prepare": "auto"}, like="FedAvg"
     ),
 }
 NETWORKS = "{name = 'resnet8', width = 16}, {name = 'resnet8', width = 8}, 'cnn'"

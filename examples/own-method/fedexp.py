@@ -5,7 +5,7 @@ extrapolation"), as a method of one's own.
     server:     η = max(1, Σ ‖Δ_i‖² / (2 M (‖Δ̄‖² + ε))),   θ ← θ + η Δ̄
 
 Δ̄ is the mean of the M clients' Δ_i, all of which count alike. Where clients pull in
-different directions Δ̄ is short, and the server goes further along it than FedAVG, for
+different directions Δ̄ is short, and the server goes further along it than FedAvg, for
 which η = 1. No hook sees a record.
 """
 

@@ -184,7 +184,7 @@ def test_compare_makes_a_table_and_does_not_repeat_what_is_done(
     table = (tmp_path / "out" / "table.md").read_text()
     assert [
         line.split(" | ")[0] for line in table.splitlines() if line.startswith("| Fed")
-    ] == ["| FedAVG", "| FedAUX"]
+    ] == ["| FedAvg", "| FedAUX"]
     assert "Privacy. " in first
     files = {
         path: path.stat().st_mtime_ns

@@ -101,7 +101,7 @@ def test_methods_side_by_side() -> None:
         rounds=1,
         **SHORT,
     )
-    assert list(table.accuracy) == ["FedAVG+P", "SCAFFOLD+P", "FedAUX", "Mine"]
+    assert list(table.accuracy) == ["FedAvg+P", "SCAFFOLD+P", "FedAUX", "Mine"]
     assert all(arm.curves.shape == (2, 1) for arm in table.arms)
     assert not table.failures
     assert len(repr(table)) < 2000

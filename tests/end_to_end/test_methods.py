@@ -119,7 +119,7 @@ def test_a_method_of_ones_own_against_its_equations(
             max(1.0, squares / (2 * len(moves) * (np.linalg.norm(mean) ** 2 + epsilon)))
         )
         theta = theta + rates[-1] * mean
-    assert max(rates) > 1.1  # else it would be FedAVG
+    assert max(rates) > 1.1  # else it would be FedAvg
     assert np.allclose(parameters(problem.run(config)), theta, rtol=0, atol=2e-6)
 
 

@@ -63,7 +63,7 @@ def test_a_study_runs_on_other_data(
     found = json.loads(out)
     assert "One shot. What does a single round reach" in paragraph(err)
     assert [arm["label"] for arm in found["arms"]] == [
-        f"{method}, α = 1" for method in ("FedAVG+P", "FedDF+P", "FedAUX")
+        f"{method}, α = 1" for method in ("FedAvg+P", "FedDF+P", "FedAUX")
     ]
     folder = tmp_path / "runs" / "study-one-shot-smoke"
     assert "my_own:load, 3 clients" in (folder / "table.md").read_text()
@@ -180,7 +180,7 @@ def test_parallel_equals_serial_to_the_bit_and_an_extractor_is_trained_once(
     assert notes == ["from the cache"] * 4
     names = {
         f"{label}, seed {seed}"
-        for label in ("FedAVG", "FedDF+P", "FedAUX")
+        for label in ("FedAvg", "FedDF+P", "FedAUX")
         for seed in (0, 1)
     }
     assert {event.run for event in events} == {"", "extractor 1", "extractor 2", *names}
@@ -254,7 +254,7 @@ def test_a_folder_that_holds_another_run_fails_that_run(tmp_path: Path) -> None:
     run_sweep(Sweep.from_dict(grid(method=["fedavg"])), tmp_path / "out")
     changed = Sweep.from_dict(grid(method=["fedavg", "fedprox"]), ["local.lr=0.5"])
     found = run_sweep(changed, tmp_path / "out")
-    assert [arm.label for arm in found.arms] == ["FedPROX"]
+    assert [arm.label for arm in found.arms] == ["FedProx"]
     (failed,) = found.failures
     assert failed.error.code is Exit.FOLDER
     assert "holds another run: it differs in local" in failed.error.text
@@ -367,7 +367,7 @@ def test_a_sweep_prints_and_writes_what_it_found(
 
     assert fedaux(monkeypatch, *words, "--json", "--jobs", 2) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["arms"][0]["label"] == "FedAVG, α = 0.1"
+    assert found["arms"][0]["label"] == "FedAvg, α = 0.1"
     assert np.array(found["arms"][0]["curves"]).shape == (2, 2)
     assert all(
         (tmp_path / "out" / folder / STATE_FILE).is_file()

@@ -170,7 +170,7 @@ CASES = [
          ["data.source=mine:halves"]),
     Case("own weights under a plain name", RUN, Exit.SETTINGS, "Set method = 'fedavg+p' to start from yours",
          ["method=fedavg", "prototypes=mine:trained"]),
-    Case("own weights, FedPROX", RUN, Exit.SETTINGS, "FedPROX starts from random ones",
+    Case("own weights, FedProx", RUN, Exit.SETTINGS, "FedProx starts from random ones",
          ["method=fedprox", "prototypes=mine:trained"]),
     Case("init with half of the data", "init images new --data scans", Exit.USAGE, "--data and --public go together"),
     Case("init of texts with images", "init text new --data scans --public copies", Exit.USAGE,

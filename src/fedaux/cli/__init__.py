@@ -56,8 +56,8 @@ def fedaux(
         ),
     ] = False,
 ) -> None:
-    """Federated learning with public auxiliary data, on Flower: FedAUX, FedAVG,
-    FedPROX, FedDF, FedBE.
+    """Federated learning with public auxiliary data, on Flower: FedAUX, FedAvg,
+    FedProx, FedDF, FedBE.
     """
 
 

@@ -44,7 +44,7 @@ class HeadTask:
     start: ModelVector
     records: Records
     generator: torch.Generator
-    # of the parameters, added to every gradient: FedPROX's, SCAFFOLD's, FedDyn's
+    # of the parameters, added to every gradient: FedProx's, SCAFFOLD's, FedDyn's
     term: Term | None = None
 
 

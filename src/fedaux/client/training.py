@@ -99,7 +99,7 @@ def train_local(
 def gradient_term(
     hooks: Hooks, mu: float, start: ModelVector, received: Arrays, state: Arrays
 ) -> Term | None:
-    """Return FedPROX's μ (θ − θ_t) plus the method's own term as one function of θ;
+    """Return FedProx's μ (θ − θ_t) plus the method's own term as one function of θ;
     None if there is neither.
     """
     has_term = type(hooks).gradient_term is not Hooks.gradient_term

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WHEN = {
     "private-head": "one exchange under ε, whatever the split: take this first",
     "fedavg": "the clients' data are alike, or rounds cost little",
-    "fedprox": "as FedAVG, where clients drift apart in long local training",
+    "fedprox": "as FedAvg, where clients drift apart in long local training",
     "feddf": "several architectures, no releases",
     "fedbe": "as FedDF, with a few clients a round",
     "fedaux": "few rounds, about one class a client, one or several architectures",

@@ -22,7 +22,7 @@ class Method:
         label: The name for readers: FedAUX.
         pretrained: Start from the extractor pre-trained on unlabelled auxiliary data
             (P1), not from random weights.
-        proximal: Add μ/2 ‖θ − θ_t‖² to the local loss (FedPROX).
+        proximal: Add μ/2 ‖θ − θ_t‖² to the local loss (FedProx).
         teachers: The ensemble to distil: none; the clients; or the clients, their
             average and draws from a Gaussian (FedBE).
         weights: How much each teacher counts on each public example: all equally; by
@@ -120,8 +120,8 @@ def allowed_sums(agreed: str) -> tuple[str, ...]:
 
 _ROOM = "fedaux.methods"
 _PLAIN = {
-    "fedavg": Method("FedAVG"),
-    "fedprox": Method("FedPROX", proximal=True),
+    "fedavg": Method("FedAvg"),
+    "fedprox": Method("FedProx", proximal=True),
     "feddf": Method("FedDF", teachers="clients"),
     "fedbe": Method("FedBE", teachers="bayesian"),
 }

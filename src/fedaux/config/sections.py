@@ -156,7 +156,7 @@ class LocalConfig(Settings):
     schedule: Schedule = "constant"
     final_lr_fraction: Share = 0.01  # share of lr that cosine and step end with
     batch_size: Count = 32  # of records
-    mu: NonNegative = 0.01  # FedPROX only
+    mu: NonNegative = 0.01  # FedProx only
     # BatchNorm keeps the server's statistics: those of few classes are others
     freeze_batch_norm: bool = False
 

@@ -4,7 +4,7 @@ distribution"): momentum at the server.
     v ← β v + (θ − θ̄),   θ ← θ − η v
 
 θ̄ is the mean of the clients' models, weighted by their records. β = 0 and η = 1 are
-FedAVG.
+FedAvg.
 """
 
 from __future__ import annotations

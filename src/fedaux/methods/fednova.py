@@ -7,7 +7,7 @@ of normalised updates.
 ‖a_i‖₁ is how often client i's local steps count its gradients together: a client with
 more steps no longer pulls harder. Clients send θ − d_i, which passes every check that a
 model passes, and ‖a_i‖₁ beside it. The server learns τ and Σ p_i d_i as two means. If
-all clients make equally many steps, this is FedAVG.
+all clients make equally many steps, this is FedAvg.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def accumulated(work: LocalWork) -> float:
     """‖a_i‖₁: by how many times lr·g the local steps move along a gradient g that never
     changes.
 
-    SGD's momentum ρ adds past gradients again, FedPROX's μ takes some of the way back.
+    SGD's momentum ρ adds past gradients again, FedProx's μ takes some of the way back.
     Without either it is the number of steps; so it is for Adam, whose steps do not grow
     with the gradient.
     """

@@ -34,7 +34,7 @@ class LocalWork:
     lr: float
     optimizer: str  # adam or sgd
     momentum: float
-    mu: float  # of FedPROX's term
+    mu: float  # of FedProx's term
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class ClientUpdate:
 
 class Hooks:
     """The five steps of a round that a method may change; as they stand, they are
-    FedAVG.
+    FedAvg.
 
     Subclasses are frozen dataclasses; their fields are the options of the method.
     Running statistics of a network (buffers, counters) are averaged by every method,
@@ -157,7 +157,7 @@ class Hooks:
 
 
 def hooks_of(method: str, options: Mapping[str, Any]) -> Hooks:
-    """Return the hooks of a method by name; those of FedAVG if its row names none."""
+    """Return the hooks of a method by name; those of FedAvg if its row names none."""
     made = find_method(method).make_hooks(options)
     return Hooks() if made is None else made
 

@@ -105,7 +105,7 @@ class CallbackGroup:
 
 def round_metrics(result: RoundResult) -> Row:
     """Return the metrics of a round as one flat row, without those that do not apply,
-    such as FedAVG's teachers.
+    such as FedAvg's teachers.
     """
     row: Row = {"round": result.round, "accuracy": result.mean_accuracy}
     if len(result.accuracy) > 1:

@@ -85,7 +85,7 @@ def make_arm(
 
 
 def without_repeats(arms: Sequence[Arm]) -> Iterator[Arm]:
-    """Merge arms that differ only in settings that their method ignores: FedAVG is the
+    """Merge arms that differ only in settings that their method ignores: FedAvg is the
     same for any ε.
     """
     seen: set[str] = set()

@@ -32,7 +32,7 @@ OPTIMIZER_VALUES = (
 TUNING_GRID: dict[str, tuple[Value, ...]] = {
     "local": OPTIMIZER_VALUES,
     "local.epochs": (1, 5, 20, 60),
-    "local.mu": (0.001, 0.01, 0.1, 1.0),  # FedPROX
+    "local.mu": (0.001, 0.01, 0.1, 1.0),  # FedProx
     "distill.lr": (1e-5, 1e-4, 1e-3, 1e-2, 1e-1),  # methods that distil
     "distill.epochs": (1, 5, 20),
     "norm": ("batch", "group"),  # of all prototypes that have the option

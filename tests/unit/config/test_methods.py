@@ -12,12 +12,12 @@ from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 
 TABLE = {  # label, pretrained, proximal, teachers, weights
-    "fedavg": ("FedAVG", False, False, "none", "uniform"),
-    "fedprox": ("FedPROX", False, True, "none", "uniform"),
+    "fedavg": ("FedAvg", False, False, "none", "uniform"),
+    "fedprox": ("FedProx", False, True, "none", "uniform"),
     "feddf": ("FedDF", False, False, "clients", "uniform"),
     "fedbe": ("FedBE", False, False, "bayesian", "uniform"),
-    "fedavg+p": ("FedAVG+P", True, False, "none", "uniform"),
-    "fedprox+p": ("FedPROX+P", True, True, "none", "uniform"),
+    "fedavg+p": ("FedAvg+P", True, False, "none", "uniform"),
+    "fedprox+p": ("FedProx+P", True, True, "none", "uniform"),
     "feddf+p": ("FedDF+P", True, False, "clients", "uniform"),
     "fedbe+p": ("FedBE+P", True, False, "bayesian", "uniform"),
     "fedaux": ("FedAUX", True, False, "clients", "certainty"),
@@ -269,7 +269,7 @@ def test_a_row_of_ones_own_works_as_a_name_does(name: str) -> None:
             {"beta": 1.0},
             "method_options.beta must be at least 0 and below 1",
         ),
-        ("fedavg", {"beta": 0.5}, "FedAVG has no options: delete"),
+        ("fedavg", {"beta": 0.5}, "FedAvg has no options: delete"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(

@@ -111,7 +111,7 @@ def test_averages_of_normalised_updates(
 
 def moved(work: LocalWork) -> float:
     """How far torch's own optimiser goes along a gradient of 1, in steps of lr, with
-    FedPROX's pull to the start.
+    FedProx's pull to the start.
     """
     x = torch.zeros(1, dtype=torch.float64, requires_grad=True)
     descent = torch.optim.SGD([x], work.lr, work.momentum)

@@ -1,4 +1,4 @@
-"""The hooks as they come are FedAVG; what a method sends beside a model travels with
+"""The hooks as they come are FedAvg; what a method sends beside a model travels with
 it.
 """
 

@@ -236,7 +236,7 @@ def test_restored_features_are_the_models_own(kind: str, tmp_path: Path) -> None
         states = model(pixels).last_hidden_state
     expected = states[:, 0] if states.ndim == 3 else states.mean(dim=(2, 3))
     before = features(network.features, records)
-    # `build` loads nothing: FedAVG starts at random
+    # `build` loads nothing: FedAvg starts at random
     assert not np.allclose(before, expected, atol=1e-3)
     network.features.restore()  # type: ignore[operator]
     assert np.allclose(features(network.features, records), expected, atol=1e-4)

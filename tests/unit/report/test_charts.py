@@ -117,7 +117,7 @@ def test_a_band_where_there_is_a_spread_and_room_for_it() -> None:
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 @pytest.mark.parametrize(
     "label",
-    ["FedPROX+P", "FedAUX, privacy.epsilon = 0.125, data.alpha = 0.01", "A" * 200],
+    ["FedProx+P", "FedAUX, privacy.epsilon = 0.125, data.alpha = 0.01", "A" * 200],
 )
 def test_names_of_curves_stay_on_the_chart(label: str, width: float) -> None:
     chart = LineChart(

@@ -42,7 +42,7 @@ def test_runs_that_differ_in_their_seed_are_one_arm(several: Path) -> None:
     arms = group(find_runs([several, several / "runs" / "fedaux-0"]))
     assert [(arm.label, arm.curves.shape) for arm in arms] == [
         ("FedAUX", (3, 2)),
-        ("FedAVG", (3, 2)),
+        ("FedAvg", (3, 2)),
     ]
     assert (
         arms[1].curves[1].tolist()
@@ -71,7 +71,7 @@ def test_arms_are_named_by_what_makes_them_differ(
         )
     found = group(find_runs([tmp_path]))
     assert [arm.label for arm in found] == [
-        f"FedAVG, {key} = {value}" for value in values
+        f"FedAvg, {key} = {value}" for value in values
     ]
     assert [arm.curves.shape[1] for arm in found] == (
         [1, 3] if key == "rounds" else [2, 2]
@@ -87,7 +87,7 @@ def test_methods_with_settings_of_their_own_are_named_by_the_method(
             tmp_path / method, replace(TINY_CONFIG, method=method, local=local)
         )
     arms = group(find_runs([tmp_path]))
-    assert [arm.label for arm in arms] == ["FedAVG", "FedDF"]
+    assert [arm.label for arm in arms] == ["FedAvg", "FedDF"]
     assert arms[1].settings == {"method": "feddf", "local.lr": 0.01}
     assert "local.lr = 0.01" in write_report(tmp_path).read_text()
 
@@ -106,9 +106,9 @@ def test_an_arm_that_is_not_finished_is_cut_and_says_so(tmp_path: Path) -> None:
     assert arm.curves.shape == (2, 1)
     assert arm.note == "1 of 2 runs not finished, cut to 1 rounds: seed 1 (1)"
     text = write_report(tmp_path).read_text()
-    assert "FedAVG: 1 of 2 runs not finished" in text
+    assert "FedAvg: 1 of 2 runs not finished" in text
     # networks that have learned nothing
-    assert "FedAVG: 2 of 2 runs: the model does not beat" in text
+    assert "FedAvg: 2 of 2 runs: the model does not beat" in text
     # one round has no curve
     assert sorted(path.name for path in tmp_path.glob("[bc][au]*.svg")) == ["bars.svg"]
 
@@ -178,8 +178,8 @@ def test_every_arm_is_on_the_page_and_the_best_is_bold(
 
 
 def test_pretrained_methods_share_a_colour() -> None:
-    found = tones(["FedAVG", "FedAVG+P", "FedDF+P", "FedAUX"])
-    assert found["FedAVG"] == found["FedAVG+P"] != found["FedDF+P"]
+    found = tones(["FedAvg", "FedAvg+P", "FedDF+P", "FedAUX"])
+    assert found["FedAvg"] == found["FedAvg+P"] != found["FedDF+P"]
     assert found["FedAUX"] == "hero"
 
 

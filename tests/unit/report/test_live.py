@@ -71,7 +71,7 @@ def test_a_line_again_after_a_while_and_the_time_left() -> None:
 def test_a_resumed_run_shows_what_came_before() -> None:
     live = Live(console(terminal=True))
     first = replace(RESULT, failures=(Failure("b", "gone [/home]"),))
-    live.on_progress(RunStarted("FedAVG", "digits [/bold]", (first,), 2))
+    live.on_progress(RunStarted("FedAvg", "digits [/bold]", (first,), 2))
     assert "1/2" in shown(live)
     assert "1, last b: gone [/home]" in shown(live)
     live.on_progress(
@@ -83,7 +83,7 @@ def test_a_resumed_run_shows_what_came_before() -> None:
 def test_finished_runs_of_a_sweep_stay_in_sight() -> None:
     live = Live(console(terminal=True))
     live.on_progress(SweepProgress(0, 3))
-    for done, name in enumerate(("FedAVG", "FedDF"), 1):
+    for done, name in enumerate(("FedAvg", "FedDF"), 1):
         live.on_progress(
             WorkProgress("pre-training cnn", 2, 2, phase="pretrain", run="extractor 1")
         )
@@ -94,17 +94,17 @@ def test_finished_runs_of_a_sweep_stay_in_sight() -> None:
         assert f"│ {name} " not in shown(live)
     live.on_progress(SweepProgress(3, 3, "FedAUX"))
     lines = [line.split() for line in shown(live).splitlines()]
-    assert lines[:3] == [["FedAVG", "0.500"], ["FedDF", "0.500"], ["FedAUX", "failed"]]
+    assert lines[:3] == [["FedAvg", "0.500"], ["FedDF", "0.500"], ["FedAUX", "failed"]]
     assert "3/3" in shown(live)
     assert "extractor" not in shown(live)
 
 
 def test_runs_at_the_same_time_keep_their_figures_apart() -> None:
     live = Live(console(terminal=True))
-    for name in ("FedAVG", "FedDF"):
+    for name in ("FedAvg", "FedDF"):
         live.on_progress(RunStarted(name, "digits", (), 2, run=name))
     live.on_progress(
-        RoundFinished(replace(RESULT, accuracy={"mlp": 0.9}), 2, "", run="FedAVG")
+        RoundFinished(replace(RESULT, accuracy={"mlp": 0.9}), 2, "", run="FedAvg")
     )
     live.on_progress(
         RoundFinished(replace(RESULT, accuracy={"mlp": 0.1}), 2, "", run="FedDF")
@@ -145,18 +145,18 @@ def test_every_run_of_a_sweep_has_one_line(width: int) -> None:
     live = Live(console(terminal=True))
     live.on_progress(SweepProgress(0, 30))
     names = [
-        f"FedPROX+P, α = 0.01, privacy.epsilon = 0.125, seed {i}" for i in range(3)
+        f"FedProx+P, α = 0.01, privacy.epsilon = 0.125, seed {i}" for i in range(3)
     ]
     for name in names:
-        live.on_progress(RunStarted("FedPROX+P", "digits", (), 100, run=name))
+        live.on_progress(RunStarted("FedProx+P", "digits", (), 100, run=name))
         live.on_progress(RoundFinished(RESULT, 100, "", run=name))
         live.on_progress(
             ReplyReceived("train", 2, "client-042", 0, done=33, total=100, run=name)
         )
     lines = shown(live, width).splitlines()
-    assert len([line for line in lines if "FedPROX+P" in line]) == 3
+    assert len([line for line in lines if "FedProx+P" in line]) == 3
     assert len(lines) == 2 + 1 + 3  # borders, all runs, each run
-    assert all("1/100" in line for line in lines if "FedPROX+P" in line)
+    assert all("1/100" in line for line in lines if "FedProx+P" in line)
     assert max(map(len, lines)) <= width
 
 
@@ -187,7 +187,7 @@ def test_an_interrupt_ends_with_its_code_and_a_hint(
 
 def test_a_collapsed_model_is_a_warning_in_the_panel() -> None:
     live = Live(console(terminal=True))
-    live.on_progress(RunStarted("FedAVG", "digits", (), 2))
+    live.on_progress(RunStarted("FedAvg", "digits", (), 2))
     result = replace(
         RESULT, metrics={"mlp": {"balanced_accuracy": 0.25, "majority": 0.5}}
     )

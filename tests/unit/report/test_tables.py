@@ -33,16 +33,16 @@ def arm(
 
 
 ARMS = [
-    arm("FedAVG", 0.01, [[0.1, 0.2], [0.3, 0.4]]),
-    arm("FedAVG", 1, [[0.5, 0.9]]),
+    arm("FedAvg", 0.01, [[0.1, 0.2], [0.3, 0.4]]),
+    arm("FedAvg", 1, [[0.5, 0.9]]),
     arm("FedAUX", 0.01, [[0.6, 0.7], [0.8, 0.8]], 'noise, "exact"'),
 ]
 
 
 def test_first_and_last_round_mean_of_five_and_best() -> None:
     curve = np.array([[0.9, 0.1, 0.2, 0.3, 0.4, 0.5]])
-    table = summary({"FedAVG": curve})
-    assert table.rows == [("FedAVG", "90.0", "50.0", "30.0", "90.0")]
+    table = summary({"FedAvg": curve})
+    assert table.rows == [("FedAvg", "90.0", "50.0", "30.0", "90.0")]
     assert table.header[3] == "mean of last 5"
     curves = np.array([[0.5, 0.6], [0.7, 0.8]])
     short = summary({"a": curves, "b": curves[:1]})
@@ -74,7 +74,7 @@ def test_a_pivot_has_methods_as_rows_and_gaps_where_nothing_was_measured() -> No
     assert table is not None
     assert table.header == ("method", "α = 0.01", "α = 1")
     assert table.rows == [
-        ("FedAVG", "30.0 ± 14.1", "90.0"),
+        ("FedAvg", "30.0 ± 14.1", "90.0"),
         ("FedAUX", "75.0 ± 7.1", "–"),
     ]
     assert table.best == [[False, True], [True, False]]
@@ -100,8 +100,8 @@ def test_the_csv_of_arms_parses_back_to_the_figures() -> None:
     assert [
         (row["label"], row["data.alpha"], row["method"], row["n"]) for row in rows
     ] == [
-        ("α = 0.01, FedAVG", "0.01", "fedavg", "2"),
-        ("α = 1, FedAVG", "1", "fedavg", "1"),
+        ("α = 0.01, FedAvg", "0.01", "fedavg", "2"),
+        ("α = 1, FedAvg", "1", "fedavg", "1"),
         ("α = 0.01, FedAUX", "0.01", "fedaux", "2"),
     ]
     assert float(rows[0]["last_mean"]) == np.mean([0.2, 0.4])
@@ -128,14 +128,14 @@ def test_the_long_csv_has_one_line_for_each_run_and_round() -> None:
 
 def test_latex_has_the_best_of_each_column_in_bold() -> None:
     found = latex(
-        summary({"FedAVG": ARMS[0].curves, "FedAUX": ARMS[2].curves}),
+        summary({"FedAvg": ARMS[0].curves, "FedAUX": ARMS[2].curves}),
         "In %: α_1 & more",
         "Noise: 100 %",
         "tab:a",
     )
     lines = found.splitlines()
     assert (
-        r"FedAVG & $20.0 \pm 14.1$ & $30.0 \pm 14.1$ & $25.0 \pm 14.1$ & $30.0 \pm 14.1$ \\"
+        r"FedAvg & $20.0 \pm 14.1$ & $30.0 \pm 14.1$ & $25.0 \pm 14.1$ & $30.0 \pm 14.1$ \\"
         in lines
     )
     bold = (
@@ -151,7 +151,7 @@ def test_latex_has_the_best_of_each_column_in_bold() -> None:
 
 
 def test_bold_compares_only_what_is_measured_on_the_same_problem() -> None:
-    """Another α is another problem: there FedAVG is the best of its own."""
+    """Another α is another problem: there FedAvg is the best of its own."""
     table = summary({one.label: one.curves for one in ARMS}, "arm", tasks(ARMS))
     assert [row[0] for row in table.best] == [False, True, True]
     turned = [
@@ -204,7 +204,7 @@ def test_csv_has_every_metric_and_latex_notes_are_one_line() -> None:
         {"balanced_accuracy": 0.5, "auc": 0.75},
         {"balanced_accuracy": 0.6, "auc": 0.8},
     )
-    one = replace(arm("FedAVG", 1, [[0.5, 0.9]]), metrics=(measured,))
+    one = replace(arm("FedAvg", 1, [[0.5, 0.9]]), metrics=(measured,))
     runs, whole = (
         list(csv.DictReader(io.StringIO(text)))
         for text in (runs_csv([one]), summary_csv([one]))
@@ -212,5 +212,5 @@ def test_csv_has_every_metric_and_latex_notes_are_one_line() -> None:
     assert [row["auc"] for row in runs] == ["0.75", "0.8"]
     assert (whole[0]["balanced_accuracy_mean"], whole[0]["auc_mean"]) == ("0.6", "0.8")
     assert (
-        runs_csv([arm("FedAVG", 1, [[0.5, 0.9]])]).splitlines()[0].endswith("accuracy")
+        runs_csv([arm("FedAvg", 1, [[0.5, 0.9]])]).splitlines()[0].endswith("accuracy")
     )

@@ -15,12 +15,12 @@ from fedaux.report.terminal import (
 
 def test_the_best_is_bold_whatever_its_name() -> None:
     file = io.StringIO()
-    rows, best = [("FedAVG", "80.0"), ("FedAUX", "30.0")], [[True], [False]]
+    rows, best = [("FedAvg", "80.0"), ("FedAUX", "30.0")], [[True], [False]]
     table = results_table("Accuracy", ("method", "last"), rows, best=best)
     Console(file=file, force_terminal=True, width=120, no_color=True).print(table)
     assert all(
         word in file.getvalue()
-        for word in ("Accuracy", "method", "last", "FedAVG", "30.0", "FedAUX")
+        for word in ("Accuracy", "method", "last", "FedAvg", "30.0", "FedAUX")
     )
     assert "\x1b[1m80.0\x1b[0m" in file.getvalue()
     assert "\x1b[1m30.0" not in file.getvalue()

@@ -219,7 +219,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "options of a method": (
         {"method": "fedavg", "method_options": {"beta": 0.5}},
-        "FedAVG has no options",
+        "FedAvg has no options",
     ),
     "option of a method": (
         {"method": "fedavgm", "method_options": {"betta": 0.5}},

@@ -113,7 +113,7 @@ def network(shape):
 def test_plain_methods_refuse_to_start_from_a_users_own_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That would be FedAVG+P under the name of FedAVG."""
+    """That would be FedAvg+P under the name of FedAvg."""
     (tmp_path / "my_start.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     config = replace(

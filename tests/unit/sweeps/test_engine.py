@@ -40,7 +40,7 @@ def test_arms_without_a_finished_run_are_left_out(tmp_path: Path) -> None:
         replace(finished_run(last.folder, last.config).state, round=1)
     )
     (arm,) = read_sweep(TWO, tmp_path).arms
-    assert (arm.label, arm.seeds, arm.folders) == ("FedAVG", (0,), (first.folder,))
+    assert (arm.label, arm.seeds, arm.folders) == ("FedAvg", (0,), (first.folder,))
     assert arm.curves.tolist() == [result.curve]
 
 
@@ -54,7 +54,7 @@ def test_what_is_finished_is_not_run_again_and_only_methods_that_release_have_a_
     assert [arm.seeds for arm in found.arms] == [(0, 1), (0, 1)]
     assert found.failures == ()
     assert [(arm.label, arm.privacy) for arm in found.arms] == [
-        ("FedAVG", ""),
+        ("FedAvg", ""),
         ("FedAUX", results[2].statement),
     ]
     assert found.accuracy["FedAUX"] == pytest.approx(
@@ -102,7 +102,7 @@ def test_words_and_files_say_which_settings_the_methods_had(tmp_path: Path) -> N
         assert "0.001" in (tmp_path / name).read_text(), name
     assert "tested on validation records" in (tmp_path / "report.html").read_text()
     assert json.loads((tmp_path / "sweep.json").read_text())["chosen"] == {
-        "FedAVG": "local.lr = 0.001"
+        "FedAvg": "local.lr = 0.001"
     }
 
 
@@ -116,8 +116,8 @@ def test_arms_with_the_same_statement_have_it_once(result: SweepResult) -> None:
     one, other = replace(
         alike, arms=(replace(first, privacy="ε = 2"), *others)
     ).privacy.split("\n\n")
-    assert one == "FedAVG, α = 0.1: ε = 2"
-    assert other == "FedAVG, α = 10; FedDF, α = 0.1; FedDF, α = 10: ε = 1"
+    assert one == "FedAvg, α = 0.1: ε = 2"
+    assert other == "FedAvg, α = 10; FedDF, α = 0.1; FedDF, α = 10: ε = 1"
 
 
 def test_failures_end_with_the_code_of_the_first_and_the_way_on(
@@ -125,7 +125,7 @@ def test_failures_end_with_the_code_of_the_first_and_the_way_on(
 ) -> None:
     result.raise_failures()  # there are none
     with pytest.raises(
-        SweepError, match=r"2 of 8 runs failed\. FedAVG, α = 0\.1, seed 0: reason 0\. "
+        SweepError, match=r"2 of 8 runs failed\. FedAvg, α = 0\.1, seed 0: reason 0\. "
     ) as caught:
         failed(result, 2).raise_failures()
     assert caught.value.code is Exit.DATA
@@ -150,7 +150,7 @@ def test_all_files_have_the_same_figures_below_what_all_arms_have_in_common(
     saved = json.loads((folder / "sweep.json").read_text())
     assert [arm["label"] for arm in saved["arms"]] == list(result.accuracy)
     assert saved["failures"] == [
-        {"label": "FedAVG, α = 0.1, seed 0", "code": 4, "error": "reason 0."}
+        {"label": "FedAvg, α = 0.1, seed 0", "code": 4, "error": "reason 0."}
     ]
     rows = list(csv.DictReader((folder / "runs.csv").read_text().splitlines()))
     assert len(rows) == 4 * 2 * 2  # arms, seeds, rounds

@@ -29,8 +29,8 @@ def test_every_combination_is_an_arm_with_names_for_folders_and_for_readers(
         grid(2, method=["fedavg+p", "fedaux"], **{"data.alpha": [0.01, 1]})
     )
     assert [arm.label for arm in sweep.arms] == [
-        "FedAVG+P, α = 0.01",
-        "FedAVG+P, α = 1",
+        "FedAvg+P, α = 0.01",
+        "FedAvg+P, α = 1",
         "FedAUX, α = 0.01",
         "FedAUX, α = 1",
     ]
@@ -75,12 +75,12 @@ def test_what_is_set_is_no_longer_swept_and_lists_can_be_set() -> None:
 
 
 def test_a_setting_that_a_method_ignores_makes_one_arm_for_any_value() -> None:
-    """FedAVG was run again for every ε, and labelled with it."""
+    """FedAvg was run again for every ε, and labelled with it."""
     sweep = Sweep.from_dict(
         grid(method=["fedavg", "fedaux"], **{"privacy.epsilon": [0.05, 0.1]})
     )
     assert [arm.label for arm in sweep.arms] == [
-        "FedAVG, any ε",
+        "FedAvg, any ε",
         "FedAUX, ε = 0.05",
         "FedAUX, ε = 0.1",
     ]

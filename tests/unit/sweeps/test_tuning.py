@@ -386,7 +386,7 @@ def test_winners_trials_and_a_table_of_what_it_took_are_written(tmp_path: Path) 
     ]
     text = (tmp_path / "table.md").read_text()
     assert "4 until round 1, 2 until round 2" in text
-    assert "| FedAVG | 80.0 | 10.0 (round 1) | 4 | 6 |" in text
+    assert "| FedAvg | 80.0 | 10.0 (round 1) | 4 | 6 |" in text
     # the config's own setting is Adam's
     assert "| SCAFFOLD | 80.0 | – | 4 | 6 |" in text
 
