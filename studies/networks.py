@@ -28,7 +28,13 @@ from typing import Any
 
 from studies.tuned import Arm, Design, main
 
-BASE = ("local.optimizer=sgd", "local.lr=0.01", "distill.lr=1e-3")
+BASE = (
+    "local.optimizer=sgd",
+    "local.lr=0.01",
+    "local.max_grad_norm=0",
+    "distill.lr=1e-3",
+    "distill.epochs=1",
+)
 LISTS: dict[str, tuple[Any, ...]] = {
     "local": tuple({"optimizer": "sgd", "lr": lr} for lr in (0.001, 0.003, 0.01)),
     "local.freeze_batch_norm": (True, False),

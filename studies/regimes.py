@@ -83,6 +83,7 @@ DESIGN = Design(
         "local.epochs=1",
         "local.optimizer=adam",
         "local.lr=0.001",
+        "local.max_grad_norm=0",
         "distill.epochs=1",
         "distill.lr=5e-5",
     ),

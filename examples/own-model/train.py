@@ -8,8 +8,6 @@ settings = {
     "data": {"source": "mine:tumours", "clients": 4, "alpha": 0.1},
     "aux": {"fraction": 0.4},
     "pretrain": {"epochs": 0},
-    "local": {"epochs": 5},
-    "distill": {"epochs": 10, "lr": 1e-3},
     "privacy": {"epsilon": 1.0, "delta": 1e-5, "embedding_dim": 4},
 }
 

@@ -30,7 +30,7 @@ CONFIG = Config(
     aux=AuxConfig(limit=200),
     pretrain=PretrainConfig(epochs=1, batch_size=64),
     local=LocalConfig(lr=5e-3),
-    distill=DistillConfig(lr=1e-3),
+    distill=DistillConfig(epochs=1, lr=1e-3),
     privacy=PrivacyConfig(epsilon=1.0, embedding_dim=8, unsafe_seed=3),
 )
 SETTINGS = {

@@ -37,7 +37,7 @@ TINY = Config(
     data=DataConfig(clients=4, alpha=0.1),
     pretrain=PretrainConfig(epochs=2, batch_size=128, flip=False),
     local=LocalConfig(epochs=1),
-    distill=DistillConfig(lr=1e-3),
+    distill=DistillConfig(epochs=1, lr=1e-3),
     privacy=PrivacyConfig(epsilon=1.0, embedding_dim=8),
 )
 

@@ -17,7 +17,11 @@ import fedaux
 IMAGES = np.rint(load_digits().images * (255 / 16)).astype(np.uint8)[..., None]
 LABELS = load_digits().target
 X, Y, PUBLIC, NEW = IMAGES[600:1200], LABELS[600:1200], IMAGES[:300], IMAGES[1200:1210]
-SHORT = {"pretrain": {"epochs": 1}, "local": {"epochs": 2}}
+SHORT = {
+    "pretrain": {"epochs": 1},
+    "local": {"epochs": 2},
+    "distill": {"epochs": 1},
+}
 
 
 class Block(nn.Module):

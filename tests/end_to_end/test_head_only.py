@@ -38,7 +38,7 @@ CONFIG = Config(
     prototypes=(CNN, MLP),
     data=DataConfig(clients=4, alpha=0.5),
     pretrain=PretrainConfig(epochs=1, batch_size=128, min_crop_area=0.5, flip=False),
-    distill=DistillConfig(lr=1e-3),
+    distill=DistillConfig(epochs=1, lr=1e-3),
     privacy=PrivacyConfig(epsilon=1.0, embedding_dim=4, unsafe_seed=0),
 )
 

@@ -45,7 +45,7 @@ def test_three_architectures_learn_from_one_ensemble(tmp_path: Path) -> None:
             "aux": {"source": "npy", "path": str(tmp_path / "public.npy")},
             "pretrain": {"epochs": 2, "batch_size": 128},
             "local": {"epochs": 1},
-            "distill": {"lr": 1e-3},
+            "distill": {"epochs": 1, "lr": 1e-3},
             "privacy": {"epsilon": 1.0},
         }
     )

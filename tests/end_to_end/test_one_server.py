@@ -54,7 +54,7 @@ CONFIG = Config(
     data=DataConfig(clients=4, alpha=0.5),
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(epochs=2, lr=5e-3),
-    distill=DistillConfig(epochs=2, lr=1e-3),
+    distill=DistillConfig(steps=4, lr=1e-3),
     privacy=PrivacyConfig(epsilon=2.0, embedding_dim=8, unsafe_seed=7),
     federation=FederationConfig(sites=NODES),
 )
@@ -183,7 +183,7 @@ def drop_in_run(
         model=model,
         public=open_data(config).aux.tensor(),
         classes=10,
-        distill_epochs=config.distill.epochs,
+        distill_steps=config.distill.steps,
         distill_lr=config.distill.lr,
         distill_batch_size=config.distill.batch_size,
         teacher_weights=config.teachers.weights,

@@ -35,7 +35,7 @@ CONFIG = Config(
     data=DataConfig(clients=3, alpha=1.0),
     pretrain=PretrainConfig(epochs=1, batch_size=128, min_crop_area=0.5, flip=False),
     local=LocalConfig(lr=0.02, epochs=2),
-    distill=DistillConfig(lr=1e-3),
+    distill=DistillConfig(epochs=1, lr=1e-3),
     privacy=PrivacyConfig(
         epsilon=0.3,
         epsilon_total=1.05,

@@ -62,7 +62,7 @@ CONFIG = Config(
     data=DataConfig(clients=SITES, alpha=0.3),
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(lr=5e-3),
-    distill=DistillConfig(lr=1e-3),
+    distill=DistillConfig(epochs=1, lr=1e-3),
     privacy=PrivacyConfig(epsilon=1.0, embedding_dim=8, unsafe_seed=3),
 )
 AT_CLIENTS = TeachersConfig(run_on="clients")

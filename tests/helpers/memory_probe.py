@@ -9,6 +9,7 @@ import tempfile
 import torch
 
 from fedaux import Config, run
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig, DataConfig, LocalConfig
 
@@ -20,6 +21,7 @@ config = Config(
     data=DataConfig(clients=int(sys.argv[1]), partition="iid", test_fraction=0.7),
     aux=AuxConfig(limit=40, fraction=0.2),
     local=LocalConfig(batch_size=64),
+    distill=DistillConfig(epochs=1),
 )
 with tempfile.TemporaryDirectory() as folder:
     assert not run(config, folder).state.history[0].failures

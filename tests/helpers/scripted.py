@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedaux import Config
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import (
     DataConfig,
@@ -45,6 +46,7 @@ CONFIG = Config(
     data=DataConfig(clients=len(CLIENTS)),
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(batch_size=10),
+    distill=DistillConfig(epochs=1),
     privacy=PrivacyConfig(scorer="logistic", epsilon=1.0),
     federation=FederationConfig(quorum=0.5),
 )

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fedaux import Config
 from fedaux.client import handlers
 from fedaux.client.site import Site
+from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import (
     AuxConfig,
@@ -68,6 +69,7 @@ SUMS = Config(
     aux=AuxConfig(limit=100),
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(epochs=1),
+    distill=DistillConfig(epochs=1),
     privacy=PrivacyConfig(epsilon=1.0, embedding_dim=4),
     federation=FederationConfig(secure=True),
 )

@@ -25,7 +25,7 @@ CONFIG = Config(
     prototypes=(PrototypeSpec.of("mlp", hidden=32, features=16),),
     data=DataConfig(clients=3, alpha=0.1),
     pretrain=PretrainConfig(epochs=1, batch_size=128, flip=False),
-    distill=DistillConfig(lr=1e-3),
+    distill=DistillConfig(epochs=1, lr=1e-3),
     privacy=PrivacyConfig(epsilon=1.0, embedding_dim=8),
     federation=FederationConfig(connect_timeout=600, timeout=180, reconnect_timeout=60),
 )

@@ -15,6 +15,7 @@ TINY: dict[str, Any] = {
     "rounds": 2,
     "head_init": "random",
     "local": {"epochs": 1},
+    "distill": {"epochs": 1},
     "prototypes": [{"name": MLP.name, **dict(MLP.options)}],
     "data": {"clients": 3, "alpha": 1.0},
     "aux": {"limit": 100},

@@ -21,7 +21,6 @@ def main(grid: Grid, context: Context) -> None:
         public=public_images(),
         classes=10,
         embedding_dim=12,
-        distill_epochs=5,
         keep="~/.fedaux/digits-app.safetensors",
         fraction_evaluate=0.0,
     )

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from fedaux.data.choices import Choice
     from fedaux.data.table_choices import TableProposal
 
-# Settings that a starter has no use for: a private head does not train in rounds, and
-# only it is chosen for a number of records.
-NOT_OF_A_HEAD = ("local.", "distill.")
+# Only a private head is chosen for a number of records.
 NOT_OF_ROUNDS = ("privacy.expected_records",)
 
 app = typer.Typer()
@@ -199,8 +197,9 @@ def _choices(
     choices = choose_for_images(
         data, public, clients, folders=_folders(data, folders), encoder=encoder
     )
-    useless = NOT_OF_A_HEAD if kind == "head" else NOT_OF_ROUNDS
-    return [choice for choice in choices if not choice.key.startswith(useless)]
+    if kind == "head":
+        return choices
+    return [choice for choice in choices if choice.key not in NOT_OF_ROUNDS]
 
 
 def _folders(data: Path, answer: str) -> str:

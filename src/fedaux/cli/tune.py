@@ -33,7 +33,7 @@ app = typer.Typer()
         "fedaux compare examples/digits.toml --tuned runs/digits-tune",
         (
             "fedaux tune my.toml --set 'tune.local.lr=[0.01, 0.1]' --set "
-            "'tune.distill.epochs=[1, 5]'"
+            "'tune.distill.steps=[50, 200]'"
         ),
     )
 )

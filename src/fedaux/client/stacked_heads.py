@@ -200,7 +200,8 @@ class StackedClient:
         itself.
         """
         started = time.perf_counter()
-        if not order.h0 or not can_batch_heads(site.config):
+        trains_heads = bool(order.h0) and can_batch_heads(site.config)
+        if not trains_heads or order.max_grad_norm:
             return None
         check_order(order)
         admit(order, site)

@@ -61,9 +61,11 @@ def train_local(
     generator: torch.Generator,
     term: Term | None = None,
     freeze_batch_norm: bool = False,
+    max_grad_norm: float = 0.0,
 ) -> TrainingSummary:
     """Train for E epochs on cross-entropy; `term`, a function of the parameters, is
-    added to every gradient.
+    added to every gradient. The sum is then scaled down to `max_grad_norm`, unless that
+    is 0.
 
     A frozen BatchNorm normalises by the statistics that came with the model and keeps
     them; its weights are trained.
@@ -89,6 +91,8 @@ def train_local(
             loss.backward()  # type: ignore[no-untyped-call]
             if term is not None:
                 add_to_gradients(parameters, term(flat(parameters)))
+            if max_grad_norm:
+                nn.utils.clip_grad_norm_(parameters, max_grad_norm)
             descent.step()
             steps += 1
     # the resident model must not keep a second model's worth of gradients
@@ -279,6 +283,7 @@ def _train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
             generator=torch_stream(order.seed),
             term=task.term,
             freeze_batch_norm=order.freeze_batch_norm,
+            max_grad_norm=order.max_grad_norm,
         )
     seconds = time.perf_counter() - started
     return LocalResult(

@@ -16,6 +16,10 @@ from fedaux.config.parsing import (
     require,
 )
 
+# of the optimiser in a round, unless a config says otherwise: they do not depend on how
+# many public examples there are
+DISTILL_STEPS = 200
+
 
 @dataclass(frozen=True)
 class DistillConfig(Settings):
@@ -23,12 +27,20 @@ class DistillConfig(Settings):
 
     section = "distill."
 
-    epochs: Count = 1  # passes over D_distill per round
-    lr: Rate = 5e-5  # learning rate
+    epochs: Natural = 0  # passes over D_distill per round; 0: `steps` say how long
+    lr: Rate = 1e-4  # learning rate
     batch_size: Count = 128  # of public examples
-    steps: Natural = 0  # of the optimiser per round; 0: those of the epochs
+    steps: Natural = 0  # of the optimiser per round; 0: those of the epochs, or 200
     # students normalise by batches of public examples, as in the code of FedDF
     train_mode: bool = False
+
+    def steps_a_round(self, batches_an_epoch: int) -> int:
+        """Return the number of steps that the optimiser makes in a round."""
+        if self.steps:
+            return self.steps
+        if self.epochs:
+            return self.epochs * batches_an_epoch
+        return DISTILL_STEPS
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import (
@@ -18,8 +17,7 @@ from fedaux.config.sections import (
 )
 
 # Local training and the random head are the paper's: one epoch, Adam 1e-3, batches of
-# 32. The paper distils for one epoch at 5e-5, which suits tens of thousands of public
-# images; here there are 575.
+# 32.
 DEMO = Config(
     rounds=5,
     head_init="random",
@@ -29,7 +27,6 @@ DEMO = Config(
     data=DataConfig(source="digits", clients=10, alpha=0.01),
     aux=AuxConfig(fraction=0.5),
     pretrain=PretrainConfig(epochs=30, batch_size=256, min_crop_area=0.5, flip=False),
-    distill=DistillConfig(epochs=5, lr=1e-3),
     privacy=PrivacyConfig(epsilon=1.0, delta=1e-5, embedding_dim=12),
 )
 
@@ -52,10 +49,12 @@ PRESETS = {
             "local.optimizer": "adam",
             "local.lr": 1e-3,
             "local.momentum": 0.0,
+            "local.max_grad_norm": 0.0,
             "local.weight_decay": 0.0,
             "local.schedule": "constant",
             "local.batch_size": 32,
             "distill.epochs": 1,
+            "distill.steps": 0,
             "distill.lr": 5e-5,
             "distill.batch_size": 128,
         },

@@ -139,6 +139,11 @@ class PretrainConfig(Settings):
         )
 
 
+# of one client, as far as a server believes it: a larger claim would dominate the average
+MAX_RECORDS = 1_000_000
+CHOSEN_NORM = -1.0  # `local.max_grad_norm` is left to the method and its start
+
+
 @dataclass(frozen=True)
 class LocalConfig(Settings):
     """T1: local training at the clients."""
@@ -151,6 +156,9 @@ class LocalConfig(Settings):
     # learning rate, of the first round; 0: one that suits
     lr: Annotated[float, Within("[0, 1e20]")] = 0.0
     momentum: Momentum = 0.0  # SGD's
+    # largest norm of a step's gradient, without noise; 0: any; -1: 1 for a whole network
+    # under a computed head, else any
+    max_grad_norm: Annotated[float, Within("[-1, 1e20]")] = CHOSEN_NORM
     weight_decay: NonNegative = 0.0  # λ of the λ/2 ‖θ‖² that is added to the loss
     # of lr over the rounds; or cosine, or step: lower after 1/2 and 3/4 of them
     schedule: Schedule = "constant"
@@ -168,6 +176,13 @@ class LocalConfig(Settings):
                 "'sgd', or leave local.momentum out."
             ),
         )
+        require(
+            self.max_grad_norm >= 0 or self.max_grad_norm == CHOSEN_NORM,
+            (
+                f"local.max_grad_norm must be at least 0, or {CHOSEN_NORM:g} for the "
+                f"default, not {self.max_grad_norm:g}."
+            ),
+        )
 
     def resolved(
         self,
@@ -175,26 +190,34 @@ class LocalConfig(Settings):
         computed_head: bool = False,
         heads: bool = False,
     ) -> LocalConfig:
-        """Return the settings with an optimiser and its learning rate, where they are
-        left to the method.
+        """Return the settings with an optimiser, its learning rate and the bound of its
+        gradient, where they are left to the method.
+
+        The weights of a computed head are large: its norm is 25 to 76, that of a new
+        layer about 1. The layers below receive gradients as much larger, which wreck
+        them within an epoch. So a whole network takes small steps under a computed
+        head, and none of them is large.
 
         Args:
             optimizers: Those that the method allows.
             computed_head: Whether training starts from a computed head, which Adam's
                 first steps would undo.
-            heads: Whether only heads are trained, on standardised features; a whole
-                network needs smaller steps then.
+            heads: Whether only heads are trained, on standardised features.
         """
+        under_computed_head = computed_head and not heads
         optimizer = self.optimizer
         if optimizer == "auto":
             adam = "adam" in optimizers and not self.momentum and not computed_head
             optimizer = "adam" if adam else "sgd"
-        sgd = 0.01 if computed_head and not heads else 0.1
-        return replace(
-            self,
-            optimizer=optimizer,
-            lr=self.lr or (1e-3 if optimizer == "adam" else sgd),
-        )
+        lr = self.lr
+        if lr == 0 and optimizer == "adam":
+            lr = 1e-3
+        if lr == 0:
+            lr = 0.05 if under_computed_head else 0.1
+        max_grad_norm = self.max_grad_norm
+        if max_grad_norm == CHOSEN_NORM:
+            max_grad_norm = 1.0 if under_computed_head else 0.0
+        return replace(self, optimizer=optimizer, lr=lr, max_grad_norm=max_grad_norm)
 
     def lr_at(self, round_: int, rounds: int) -> float:
         """The learning rate of round 1, 2, …, `rounds`."""
@@ -328,7 +351,7 @@ class FederationConfig(Settings):
     over_selection: NonNegative = 0.0
     # of models on the wire; float16 halves the bytes
     precision: Literal["float32", "float16"] = "float32"
-    max_records: Count = 1_000_000  # largest number of records a client may report
+    max_records: Count = MAX_RECORDS  # largest number of records a client may report
     # ask: at a site, its owner approves before an order is answered
     approval: Literal["none", "ask"] = "none"
     # at a site: words of `sends` that need no approval, such as "noisy sums"

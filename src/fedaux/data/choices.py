@@ -4,7 +4,6 @@ images are read.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +27,6 @@ ENCODER_SIZE = 128  # the same for a published encoder
 # up to which the small network does, and from which a published encoder is proposed
 SMALL_SIZE = 32
 VIEWS = 70_000  # of pre-training: a minute of a processor with the small network
-HEAD_STEPS = 200  # of a client in a round; a head makes thousands a second
-DISTILL_STEPS = 200
-TYPICAL_BATCH = 32
 GREY = {"1", "L", "LA", "I", "I;16", "F"}
 
 
@@ -108,11 +104,6 @@ def choose_for_images(
         held_out = test_fraction
         tested = f"{test_fraction:.0%} of them are held out for testing"
     share = records * (1 - held_out) / clients
-    batches = max(1, math.ceil(share / TYPICAL_BATCH))
-    epochs = max(1, math.ceil(HEAD_STEPS / batches))
-    steps = (
-        f"{batches} batches of {TYPICAL_BATCH} each: {epochs * batches} steps a round"
-    )
     options: dict[str, Any] = {"size": size, "mode": mode}
     layout = {"split": split, "test": test}
     if folders == "classes":
@@ -126,13 +117,7 @@ def choose_for_images(
         Choice("aux.path", str(public), f"{len(public_images):,} public images"),
         Choice("aux.options", options, "as the private ones"),
         *network,
-        Choice("local.epochs", epochs, steps),
         Choice("privacy.expected_records", round(share * clients), "of all clients"),
-        Choice(
-            "distill.steps",
-            DISTILL_STEPS,
-            "steps, not epochs: they do not depend on how many public images",
-        ),
     ]
 
 

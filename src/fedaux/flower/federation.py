@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedaux.config.sections import MAX_RECORDS
 from fedaux.core.event_log import printable
 from fedaux.core.failures import NO_ANSWER, Failure, Refusal
 from fedaux.flower.serialization import (
@@ -22,7 +23,7 @@ from fedaux.flower.serialization import (
     deserialize,
     reply_group,
 )
-from fedaux.flower.validation import MAX_RECORDS, validate_reply
+from fedaux.flower.validation import validate_reply
 from fedaux.messages import (
     ORDERS,
     Answer,

@@ -15,6 +15,7 @@ from torch import nn
 
 from fedaux.config.schema import Config
 from fedaux.config.sections import (
+    MAX_RECORDS,
     AuxConfig,
     DataConfig,
     FederationConfig,
@@ -23,7 +24,6 @@ from fedaux.config.sections import (
 from fedaux.core.errors import SettingsError
 from fedaux.flower.release_strategy import AUTO, ONLY_PROTOTYPE, ReleaseStrategy, log
 from fedaux.flower.user_model import input_of
-from fedaux.flower.validation import MAX_RECORDS
 from fedaux.scoring.class_counts import unknown_classes
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.teacher_weights import cap_precision

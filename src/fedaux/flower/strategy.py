@@ -17,9 +17,14 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from torch import nn
 
-from fedaux.config.distillation import DistillConfig, TeachersConfig
+from fedaux.config.distillation import DISTILL_STEPS, DistillConfig, TeachersConfig
 from fedaux.config.schema import Config
-from fedaux.config.sections import FederationConfig, LocalConfig, PrivacyConfig
+from fedaux.config.sections import (
+    MAX_RECORDS,
+    FederationConfig,
+    LocalConfig,
+    PrivacyConfig,
+)
 from fedaux.core.arrays import Arrays
 from fedaux.core.failures import Failure
 from fedaux.core.timing import Costs
@@ -32,7 +37,7 @@ from fedaux.flower.release_strategy import (
 )
 from fedaux.flower.serialization import MessageError, from_array
 from fedaux.flower.user_model import FeaturesOf
-from fedaux.flower.validation import MAX_RECORDS, check_form, check_norms
+from fedaux.flower.validation import check_form, check_norms
 from fedaux.messages import InvalidReplyError, Update
 from fedaux.models import flatten_state, load_state
 from fedaux.server.loop import quorum
@@ -154,7 +159,7 @@ class FedAUX(ReleaseStrategy):
         features: The name of the layer or method of the model that returns features (B,
             H), a function of (model, x), or `input_of("NAME")` with the name of the
             last layer.
-        distill_epochs: Epochs of distillation per round.
+        distill_steps: Steps of distillation per round.
         distill_lr: The learning rate of the distillation.
         distill_batch_size: The batch size of the distillation.
         teacher_weights: How much a client's model counts on each public row, as in
@@ -186,8 +191,8 @@ class FedAUX(ReleaseStrategy):
         public: Any,
         classes: int,
         features: str | FeaturesOf = "features",
-        distill_epochs: int = 1,
-        distill_lr: float = 1e-3,
+        distill_steps: int = DISTILL_STEPS,
+        distill_lr: float = 1e-4,
         distill_batch_size: int = 128,
         teacher_weights: Any = "odds",
         max_share: float = 1.0,
@@ -211,7 +216,9 @@ class FedAUX(ReleaseStrategy):
             local=LocalConfig(
                 epochs=1, batch_size=1
             ),  # clients train as they like, for steps in proportion to their records
-            distill=DistillConfig(distill_epochs, distill_lr, distill_batch_size),
+            distill=DistillConfig(
+                steps=distill_steps, lr=distill_lr, batch_size=distill_batch_size
+            ),
             teachers=TeachersConfig(teacher_weights, max_share, examples=examples),
             privacy=PrivacyConfig(scorer, embedding_dim=embedding_dim, ridge=ridge),
             federation=FederationConfig(

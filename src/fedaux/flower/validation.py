@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.sections import MAX_RECORDS
 from fedaux.core.accounts import Account
 from fedaux.core.arrays import Arrays
 from fedaux.messages import (
@@ -47,7 +48,6 @@ from fedaux.privacy.units import UNITS
 
 # a model's norm may be this many times that of the model sent, plus one per parameter
 NORM_FACTOR = 1e4
-MAX_RECORDS = 10**8  # of one client; a larger claim would dominate the average
 # between server and client, which both compute the same number
 RELATIVE_TOLERANCE = 1e-6
 # standard deviations by which its norm may exceed √size; honest noise does with

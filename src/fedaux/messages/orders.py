@@ -274,6 +274,8 @@ class TrainOrder:
     known_signature: str = asked(HASH, Part.CARRIER, default="")
     # normalise by the statistics of `weights`, and send them back as they are
     freeze_batch_norm: bool = asked(Flag(), Part.RUN, default=False)
+    # to which a step's gradient is scaled down, without noise; 0: to none
+    max_grad_norm: float = asked(Number(0, 1e30, whole=False), Part.RUN, default=0.0)
     plan: str = asked(HASH, Part.CARRIER, default="")
     sum: str = asked(SUM, Part.CARRIER, default="")
 

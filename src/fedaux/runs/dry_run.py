@@ -262,7 +262,9 @@ def _seconds(
         distilled = round((1 - config.aux.negatives) * aux)
         distilled = min(distilled, config.teachers.examples or distilled)
         seconds["teachers"] = rounds * chosen * distilled * forward
-        rows = config.distill.steps * config.distill.batch_size
-        rows = rows or config.distill.epochs * distilled
+        batch = config.distill.batch_size
+        batches_an_epoch = max(1, math.ceil(distilled / batch))
+        steps = config.distill.steps_a_round(batches_an_epoch)
+        rows = steps * min(batch, distilled)
         seconds["distillation"] = rounds * rows * step * len(networks)
     return seconds

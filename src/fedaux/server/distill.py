@@ -54,7 +54,7 @@ def distill(
     student.train(settings.train_mode)
     descent = Optimizer(lr=settings.lr).make(list(student.parameters()))
     batches_per_epoch = len(batch_starts(len(records), settings.batch_size))
-    steps = settings.steps or settings.epochs * batches_per_epoch
+    steps = settings.steps_a_round(batches_per_epoch)
     losses = Losses()
     for rows in _steps(len(records), settings.batch_size, steps, generator):
         logits = forward(student, records.batch(rows))

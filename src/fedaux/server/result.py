@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fedaux.config.distillation import DISTILL_STEPS
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.metrics import Evaluation
@@ -21,7 +22,6 @@ from fedaux.privacy.ledger import Ledger
 from fedaux.server.run_state import RunState
 
 ENOUGH_STEPS = 40  # of a client in a round; fewer hardly change a network
-ENOUGH_DISTILLATION = 200  # steps, at 1e-3
 
 
 def last_evaluations(state: RunState) -> dict[str, Evaluation]:
@@ -105,11 +105,10 @@ def first_remedy(state: RunState) -> str:
         return (
             f"--set local.epochs={epochs}; a client makes only {steps} steps a round."
         )
-    few_steps = config.distill.steps < ENOUGH_DISTILLATION
-    if method.distils and config.distill.lr < 5e-4 and few_steps:
+    if method.distils and config.distill.epochs and not config.distill.steps:
         return (
-            f"--set distill.steps={ENOUGH_DISTILLATION} --set distill.lr=1e-3; a rate "
-            f"of {config.distill.lr:g} is for tens of thousands of public examples."
+            f"--set distill.steps={DISTILL_STEPS}; passes over few public examples are "
+            "few steps."
         )
     if not method.pretrained:
         better = "fedaux" if method.distils else f"{config.method}+p"

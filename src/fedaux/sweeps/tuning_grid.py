@@ -34,7 +34,7 @@ TUNING_GRID: dict[str, tuple[Value, ...]] = {
     "local.epochs": (1, 5, 20, 60),
     "local.mu": (0.001, 0.01, 0.1, 1.0),  # FedProx
     "distill.lr": (1e-5, 1e-4, 1e-3, 1e-2, 1e-1),  # methods that distil
-    "distill.epochs": (1, 5, 20),
+    "distill.steps": (50, 200, 1000),
     "norm": ("batch", "group"),  # of all prototypes that have the option
 }
 # of a method and of its form with +p

@@ -209,6 +209,28 @@ def test_training_learns_and_repeats_exactly() -> None:
     assert (predict(first, blobs()).argmax(axis=1) == blobs().labels).sum() > 50
 
 
+def test_a_long_gradient_is_scaled_down_and_a_short_one_is_not() -> None:
+    records = blobs(16)
+    rate = 0.1
+    moves: dict[float, float] = {}
+    for bound in (0.0, 1e-3, 1e3):
+        network = mlp()
+        before = flatten_state(network)["parameters"].copy()
+        train_local(
+            network,
+            records,
+            epochs=1,
+            batch_size=16,
+            optimizer=Optimizer("sgd", lr=rate),
+            generator=torch.Generator().manual_seed(1),
+            max_grad_norm=bound,
+        )
+        after = flatten_state(network)["parameters"]
+        moves[bound] = float(np.linalg.norm(after - before))
+    assert moves[1e-3] == pytest.approx(rate * 1e-3, rel=1e-3)
+    assert moves[1e3] == moves[0.0] > 2 * moves[1e-3]
+
+
 def test_frozen_batch_norm_keeps_its_statistics_and_steps_as_in_eval_mode() -> None:
     records = blobs(16)
     trained, oracle = mlp(), mlp()

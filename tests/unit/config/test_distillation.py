@@ -9,7 +9,7 @@ from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 
 CHECKS = [
-    ("distill.epochs=0", "distill.epochs"),
+    ("distill.epochs=-1", "distill.epochs must be at least 0"),
     ("distill.batch_size=0", "distill.batch_size must be at least 1"),
     ("distill.lr=0", "distill.lr must be above 0"),
     ("teachers.weights=odd", "did you mean 'odds'?"),

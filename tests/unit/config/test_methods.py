@@ -292,9 +292,14 @@ def test_a_method_chooses_its_optimiser_unless_the_user_does() -> None:
     }
     assert (chosen["fedavg"].optimizer, chosen["fedavg"].lr) == ("adam", 1e-3)
     # it starts from a computed head
-    assert (chosen["fedaux"].optimizer, chosen["fedaux"].lr) == ("sgd", 0.01)
+    under_head = chosen["fedaux"]
+    assert (under_head.optimizer, under_head.lr) == ("sgd", 0.05)
+    assert under_head.max_grad_norm == 1
+    assert chosen["fedavg"].max_grad_norm == 0
     heads = Config(method="fedaux", head_only=True).local_training
-    assert (heads.optimizer, heads.lr) == ("sgd", 0.1)
+    assert (heads.optimizer, heads.lr, heads.max_grad_norm) == ("sgd", 0.1, 0)
+    unclipped = Config(method="fedaux", local={"max_grad_norm": 0}).local_training
+    assert unclipped.max_grad_norm == 0
     assert (chosen["scaffold"].optimizer, chosen["scaffold"].lr) == ("sgd", 0.1)
     assert Config(local={"optimizer": "sgd", "lr": 0.5}).local_training.lr == 0.5
     assert Config(local={"momentum": 0.9}).local_training.optimizer == "sgd"

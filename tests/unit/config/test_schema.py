@@ -54,6 +54,7 @@ OTHER_CHOICE = {
     "local.weight_decay": 0.1,
     "local.schedule": "cosine",
     "federation.sends": ["sums"],
+    "local.max_grad_norm": 2.0,
 }
 
 NEEDS_OTHERS: dict[str, dict[str, Any]] = {

@@ -94,11 +94,8 @@ def test_values_take_the_place_of_those_in_the_template_and_comments_stay(
 
 
 @pytest.mark.parametrize("kind", STARTERS)
-def test_defaults_make_enough_steps(kind: str, tmp_path: Path) -> None:
-    """One epoch of three steps a round was what a model that answers one class to
-    everything came from.
-    """
+def test_nobody_but_the_user_says_that_public_records_may_be_shown(
+    kind: str, tmp_path: Path
+) -> None:
     config = Config.load(write_starter(kind, tmp_path)[0])
-    assert not config.trains or config.local.epochs >= 10
-    assert not config.trains or config.distill.steps * config.distill.lr >= 0.2
-    assert not config.aux.public  # whoever may see the records says so
+    assert not config.aux.public

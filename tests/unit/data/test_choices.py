@@ -35,18 +35,12 @@ def test_small_grey_images(tmp_path: Path) -> None:
     assert found["prototypes"] == ["cnn"]
     assert found["pretrain.flip"] is False
     assert found["pretrain.epochs"] == 100  # few public images: the most
-    assert found["local.epochs"] == 200  # 16 records a client are one batch
     whys = {choice.key: choice.why for choice in choices}
     assert "60 images: 40 ill, 20 well; 20% of them are held out" in whys["data.path"]
     assert "all 28×28 and grey" in whys["data.options"]
-    assert "1 batches of 32 each: 200 steps a round" in whys["local.epochs"]
 
 
-def test_more_records_need_fewer_epochs_and_larger_images_another_network(
-    tmp_path: Path,
-) -> None:
-    found = chosen(tmp_path / "few", clients=1, private=400)
-    assert found["local.epochs"] == 20  # 320 records, ten batches
+def test_larger_images_need_another_network(tmp_path: Path) -> None:
     large = chosen(tmp_path / "large", size=80, grey=False)
     assert large["data.options"] == {"size": 64, "mode": "RGB"}
     assert large["prototypes"] == [{"name": "resnet8", "width": 16}]

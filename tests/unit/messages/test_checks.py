@@ -120,6 +120,7 @@ def public(**changes: Any) -> PrepareOrder:
         (train_order(lr=1), "a number from 1e-30 to"),
         (train_order(momentum=1.5), "a number from 0 to 1"),
         (train_order(freeze_batch_norm=1), "true or false"),
+        (train_order(max_grad_norm=-1.0), "a number from 0 to"),
         (train_order(weights={}), "must be arrays parameters, buffers, counters"),
         (
             train_order(weights={"parameters": np.zeros(6)}),

@@ -97,15 +97,15 @@ def test_before_the_first_round_there_is_nothing_to_say() -> None:
         # 240 records, batches of 32
         ({}, "--set local.epochs=5; a client makes only 8 steps a round"),
         (
-            {"local": LocalConfig(epochs=20)},
-            "--set distill.steps=200 --set distill.lr=1e-3",
+            {"local": LocalConfig(epochs=20), "distill": DistillConfig(epochs=1)},
+            "--set distill.steps=200; passes over few public examples are few steps",
         ),
         (
             {"local": LocalConfig(epochs=20), "method": "fedavg"},
             "--set method=fedavg+p",
         ),
         (
-            {"local": LocalConfig(epochs=20), "distill": DistillConfig(lr=1e-3)},
+            {"local": LocalConfig(epochs=20), "distill": DistillConfig()},
             "head_init=private-head",
         ),
         ({"method": "ridge+p", "head_only": True}, "public data that look more like"),

@@ -55,7 +55,7 @@ def test_a_method_is_tuned_in_what_concerns_it() -> None:
     assert keys("fedavg+p", PRETRAINED) == plain
     assert keys("fedavg+p") == [*plain, "norm"]  # without pre-training it is not
     assert keys("fedprox+p", PRETRAINED) == [*plain, "local.mu"]
-    assert keys("feddf+p", PRETRAINED) == [*plain, "distill.lr", "distill.epochs"]
+    assert keys("feddf+p", PRETRAINED) == [*plain, "distill.lr", "distill.steps"]
     assert keys("fedaux", PRETRAINED) == [
         *keys("feddf+p", PRETRAINED),
         "teachers.standing",
@@ -93,14 +93,14 @@ def test_a_winner_at_the_edge_of_its_list_is_named() -> None:
     grid = axes(
         PRETRAINED,
         "fedaux",
-        read_grid({"distill.epochs": [2], "local.epochs": [1, 5, 20]}),
+        read_grid({"distill.steps": [2], "local.epochs": [1, 5, 20]}),
     )
     inside = {
         "local.optimizer": "sgd",
         "local.lr": 0.1,
         "local.epochs": 5,
         "distill.lr": 1e-3,
-        "distill.epochs": 2,
+        "distill.steps": 2,
     }
     assert at_edge(grid, inside) == []
     assert at_edge(grid, {}) == []  # the config's own
@@ -190,7 +190,7 @@ def test_a_list_of_ones_own_replaces_those_that_set_the_same_and_may_be_for_one_
     }
     assert keys("feddf+p", PRETRAINED, own) == [
         "local.epochs",
-        "distill.epochs",
+        "distill.steps",
         "local.lr",
         "distill.lr",
     ]

@@ -1,0 +1,312 @@
+"""Do the first rounds keep what the private head knows, and what do distillation and the
+teachers' weights add? Six cases, three splits, ten rounds, ε = 1, all from one start.
+
+    python -m studies.first_rounds            # runs, and goes on where it was stopped
+    python -m studies.first_rounds --table    # the tables and the picture alone
+
+Every arm starts from the same private head: same split, same noise. "before" has the
+defaults of earlier versions: one epoch of distillation at 5e-5, and under a computed head
+SGD at 0.01 with gradients of any length. FedDF weighs all teachers alike, FedET by the
+variance of their logits, and FedAvg does not distil.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import fedaux
+from fedaux.report.charts import Line, LineChart
+from fedaux.report.svg import Svg, tone
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+RESULTS = REPOSITORY / "studies" / "results" / "first-rounds.json"
+PICTURE = REPOSITORY / "docs" / "images" / "first-rounds.svg"
+SEEDS = (0, 1, 2)
+ROUNDS = 10
+SHOWN = (1, 2, 5, 10)
+
+Settings = dict[str, Any]  # by dotted key
+
+SIMCLR: Settings = {
+    "pretrain.batch_size": 256,
+    "pretrain.min_crop_area": 0.5,
+    "pretrain.flip": False,
+}
+FASHION: Settings = {
+    "data.source": "studies.sources:fashion_mnist",
+    "data.options": {"limit": 4000, "test_limit": 2000},
+    "data.clients": 10,
+    "data.alpha": 0.1,
+    "pretrain.epochs": 6,
+    **SIMCLR,
+}
+OWN_NETWORK: Settings = {"prototypes": ["studies.first_rounds:network"]}
+SAME_KIND: Settings = {"aux.fraction": 0.5}
+DIGITS_AS_PUBLIC: Settings = {"aux.source": "studies.sources:mnist", "aux.limit": 2000}
+CASES: dict[str, Settings] = {
+    "Fashion-MNIST, own network": {**FASHION, **OWN_NETWORK, **SAME_KIND},
+    "the same, public: MNIST": {**FASHION, **OWN_NETWORK, **DIGITS_AS_PUBLIC},
+    "Fashion-MNIST, cnn": {**FASHION, "prototypes": ["cnn"], **SAME_KIND},
+    "PneumoniaMNIST, three sites": {
+        "prototypes": ["cnn"],
+        "data.source": "studies.sources:pneumonia",
+        "data.clients": 3,
+        "data.alpha": 0.1,
+        "aux.fraction": 0.5,
+        "pretrain.epochs": 6,
+        **SIMCLR,
+    },
+    "digits, cnn": {
+        "prototypes": ["cnn"],
+        "data.source": "digits",
+        "data.clients": 10,
+        "data.alpha": 0.1,
+        "aux.fraction": 0.5,
+        "pretrain.epochs": 30,
+        "privacy.embedding_dim": 12,
+        **SIMCLR,
+    },
+    "Fashion-MNIST, heads": {
+        **FASHION,
+        "prototypes": ["cnn"],
+        "head_only": True,
+        **SAME_KIND,
+    },
+}
+BEFORE: Settings = {"distill.epochs": 1, "distill.lr": 5e-5, "local.max_grad_norm": 0.0}
+FROM_THE_HEAD: Settings = {"head_init": "private-head", "prepare": "all"}
+ARMS: dict[str, Settings] = {
+    "before": {"method": "fedaux", **BEFORE},
+    "FedAUX": {"method": "fedaux"},
+    "FedAvg": {"method": "fedavg+p", **FROM_THE_HEAD},
+    "FedDF": {"method": "feddf+p", **FROM_THE_HEAD},
+    "FedET": {"method": "fedet+p", **FROM_THE_HEAD},
+    "SCAFFOLD": {"method": "scaffold+p", **FROM_THE_HEAD},
+}
+START: Settings = {"method": "private-head", "rounds": 1}
+BASE: Settings = {
+    "rounds": ROUNDS,
+    "head_only": False,
+    "privacy.epsilon": 1.0,
+    "privacy.scorer": "class-embedding",
+}
+
+
+def network(shape: tuple[int, ...], width: int = 64) -> fedaux.Extractor:
+    """A network of one's own: two convolutions with BatchNorm, and a linear layer."""
+    channels, height, breadth = shape
+    pixels = (height // 4) * (breadth // 4)
+    return fedaux.Extractor(
+        nn.Conv2d(channels, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * pixels, width),
+        nn.ReLU(),
+        width=width,
+    )
+
+
+def curve(settings: Settings, seed: int) -> list[float]:
+    """Return the test accuracy after each round of one run."""
+    table: dict[str, Any] = {}
+    for key, value in {**BASE, **settings, "seed": seed}.items():
+        section, _, name = key.rpartition(".")
+        target = table.setdefault(section, {}) if section else table
+        target[name] = value
+    with tempfile.TemporaryDirectory() as folder:
+        result = fedaux.run(fedaux.Config.from_dict(table), Path(folder) / "run")
+    return [round(accuracy, 4) for accuracy in result.curve]
+
+
+def settings_of(case: str, arm: str) -> Settings:
+    if arm == "start":
+        return {**CASES[case], **START}
+    settings = {**CASES[case], **ARMS[arm]}
+    whole_network = not settings.get("head_only", False)
+    if arm == "before" and whole_network:
+        settings["local.lr"] = 0.01
+    return settings
+
+
+def key_of(case: str, arm: str, seed: int) -> str:
+    return f"{case}|{arm}|{seed}"
+
+
+def run_all(results: Path) -> None:
+    """Run what is missing, and write every curve as soon as it is known."""
+    curves = read(results)
+    for seed in SEEDS:
+        for case in CASES:
+            for arm in ("start", *ARMS):
+                key = key_of(case, arm, seed)
+                if key in curves:
+                    continue
+                curves[key] = curve(settings_of(case, arm), seed)
+                results.write_text(json.dumps(curves, indent=1) + "\n")
+                print(key, *curves[key], flush=True)
+
+
+def read(results: Path) -> dict[str, list[float]]:
+    if not results.exists():
+        return {}
+    curves: dict[str, list[float]] = json.loads(results.read_text())
+    return curves
+
+
+def complete_seeds(curves: dict[str, list[float]], case: str) -> list[int]:
+    """The splits on which every arm has run."""
+    return [
+        seed
+        for seed in SEEDS
+        if all(key_of(case, arm, seed) in curves for arm in ("start", *ARMS))
+    ]
+
+
+def curves_of(
+    curves: dict[str, list[float]], case: str, arm: str
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """(splits, rounds)."""
+    rows = [curves[key_of(case, arm, seed)] for seed in complete_seeds(curves, case)]
+    return np.array(rows)
+
+
+def table_of_rounds(curves: dict[str, list[float]]) -> str:
+    """Each case before and now: rounds 1, 2, 5 and 10, and the worst round."""
+    lines = [
+        "| case | splits | start | before, rounds 1 / 2 / 5 / 10 | worst − start "
+        "| now | worst − start |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for case in CASES:
+        seeds = complete_seeds(curves, case)
+        if not seeds:
+            continue
+        start = curves_of(curves, case, "start")[:, -1].mean()
+        cells = [case, str(len(seeds)), f"{100 * start:.1f}"]
+        for arm in ("before", "FedAUX"):
+            means = curves_of(curves, case, arm).mean(0)
+            cells.append(" / ".join(f"{100 * means[r - 1]:.1f}" for r in SHOWN))
+            cells.append(f"{100 * (means.min() - start):+.1f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def table_of_arms(curves: dict[str, list[float]]) -> str:
+    """What distillation and the teachers' weights add, and the rivals from one start."""
+    arms = [arm for arm in ARMS if arm != "before"]
+    lines = [
+        f"| case, rounds 1 / 5 / 10 | {' | '.join(arms)} |",
+        f"| --- |{' --- |' * len(arms)}",
+    ]
+    for case in CASES:
+        if not complete_seeds(curves, case):
+            continue
+        cells = [case]
+        for arm in arms:
+            found = curves_of(curves, case, arm)
+            means = found.mean(0)
+            text = " / ".join(f"{100 * means[r - 1]:.1f}" for r in (1, 5, 10))
+            if len(found) > 1:
+                text += f" ± {100 * found[:, -1].std(ddof=1):.1f}"
+            cells.append(text)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def differences(curves: dict[str, list[float]]) -> str:
+    """FedAUX less FedAvg (distillation), FedDF and FedET (the teachers' weights), in
+    points, as the mean of the cases with its standard error over them.
+    """
+    lines = [
+        "| FedAUX less | round 1 | round 5 | round 10 |",
+        "| --- | --- | --- | --- |",
+    ]
+    known = [case for case in CASES if complete_seeds(curves, case)]
+    for arm in ("FedAvg", "FedDF", "FedET", "SCAFFOLD"):
+        cells = [arm]
+        for r in (1, 5, 10):
+            gaps = [
+                100
+                * (
+                    curves_of(curves, case, "FedAUX")[:, r - 1].mean()
+                    - curves_of(curves, case, arm)[:, r - 1].mean()
+                )
+                for case in known
+            ]
+            error = np.std(gaps, ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else 0
+            cells.append(f"{np.mean(gaps):+.1f} ± {error:.1f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def picture(curves: dict[str, list[float]]) -> Svg:
+    """A panel for each case: the start, before and now."""
+    width, height, gap = 420.0, 300.0, 34.0
+    panels: list[str] = []
+    known = [case for case in CASES if complete_seeds(curves, case)]
+    for place, case in enumerate(known):
+        start = float(curves_of(curves, case, "start")[:, -1].mean())
+        lines = [
+            Line("start", [start] * ROUNDS, tone(3), thin=True),
+            Line("before", list(curves_of(curves, case, "before").mean(0)), tone(1)),
+            Line("now", list(curves_of(curves, case, "FedAUX").mean(0)), tone(0)),
+        ]
+        chart = LineChart(
+            lines, "round", "test accuracy", top=1.0, percent=True, height=height
+        )
+        x = (place % 2) * (width + gap)
+        y = (place // 2) * (height + gap + 20) + gap
+        title = f'<text x="0" y="-12" class="title">{case}</text>'
+        panels.append(
+            f'<g transform="translate({x:.0f} {y:.0f})">{title}'
+            f"{chart.svg(width).body}</g>"
+        )
+    rows = (len(known) + 1) // 2
+    return Svg(2 * width + gap, rows * (height + gap + 20) + gap, "".join(panels))
+
+
+def write_tables(results: Path) -> None:
+    curves = read(results)
+    text = "\n\n".join(
+        [
+            "# The first rounds from a private head",
+            str(__doc__),
+            "Accuracy in %, means of the splits; ± is a standard deviation over splits "
+            "at round 10.",
+            table_of_rounds(curves),
+            table_of_arms(curves),
+            "Means of the cases, in points; ± is a standard error over cases.",
+            differences(curves),
+        ]
+    )
+    results.with_suffix(".md").write_text(text + "\n")
+    PICTURE.write_text(picture(curves).standalone(), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    torch.set_num_threads(1)
+    arguments = parser.parse_args()
+    if not arguments.table:
+        run_all(arguments.results)
+    write_tables(arguments.results)
+
+
+if __name__ == "__main__":
+    main()
