@@ -25,9 +25,9 @@ from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.privacy.mechanism import release
 from fedaux.report.tables import markdown
-from fedaux.scoring.class_moments import _PUBLIC_ROWS, ClassMomentsScorer
+from fedaux.scoring.class_moments import ClassMomentsScorer
 from fedaux.scoring.embedding import embed, spectrum
-from fedaux.scoring.moments_plan import _pseudo_classes, _Trial
+from fedaux.scoring.moments_plan import PUBLIC_ROWS, _pseudo_classes, _Trial
 from studies.secure_sums import Setting
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
@@ -66,7 +66,7 @@ def study(name: str) -> list[list[str]]:
         scorer, public, reference = setting.published(privacy)
         assert isinstance(scorer, ClassMomentsScorer)
         public_rows = setting.negatives[
-            np.random.default_rng(0).permutation(len(setting.negatives))[:_PUBLIC_ROWS]
+            np.random.default_rng(0).permutation(len(setting.negatives))[:PUBLIC_ROWS]
         ]
         groups = _pseudo_classes(
             public_rows, setting.classes, spectrum(setting.negatives)

@@ -119,7 +119,7 @@ def test_scores_and_training_share_one_total_however_the_rounds_are_raised(
     def train(rounds: int) -> Account:
         def plan(entries: list[Entry]) -> Mechanism:
             trained = [entry for entry in entries if entry.trains]
-            previous = trained[-1].noise if trained else 0.0
+            previous = trained[-1].mechanism.noise_multiplier if trained else 0.0
             spent = [entry.mechanism for entry in entries]
             if len(trained) >= rounds:
                 raise BudgetError("all rounds are done")

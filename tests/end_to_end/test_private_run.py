@@ -56,7 +56,9 @@ def test_scores_and_heads_have_one_total(tmp_path: Path) -> None:
         # what the scores left was spent on training, and no more
         assert 1.04 < ledger.epsilon(client) <= 1.05
         entries = read_account(tmp_path / "run" / "clients" / client)[1]
-        assert sum(one.steps for one in entries if one.trains) == 3 * 2 * 2
+        assert (
+            sum(entry.mechanism.steps for entry in entries if entry.trains) == 3 * 2 * 2
+        )
     assert (
         "The certainty scores and the local models of this run are together (1.05, "
         "1e-05)" in result.statement

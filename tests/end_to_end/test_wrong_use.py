@@ -134,7 +134,7 @@ CASES = [
     Case("tuned and a preset", "compare CONFIG --tuned a --preset paper", Exit.SETTINGS, "take one of them"),
     Case("an option under a wrong key", RUN, Exit.SETTINGS, "did you mean 'data.options'?", ["data.option.size=3"]),
     Case("sweep of nothing", "sweep CONFIG --out OUT", Exit.SETTINGS, "tiny.toml has no table [sweep]: add one"),
-    Case("init what", "init pictures", Exit.SETTINGS, "choose from head, images, text, model"),
+    Case("init what", "init pictures", Exit.SETTINGS, "choose from head, images, table, text, model"),
     # data
     Case("no data there", RUN, Exit.DATA, "nowhere.npz is missing", ["data.source=npz", "data.path=nowhere.npz"]),
     Case("damaged data", RUN, Exit.DATA, "damaged.npz is no .npz archive, or a damaged one",

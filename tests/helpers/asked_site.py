@@ -36,6 +36,7 @@ def asked_site(
             "classes": ["ill", "well"],
             "partition": "own",
         },
+        "aux": {"source": "npy", "path": "/nowhere"},
         "teachers": {"run_on": "clients"},
         "privacy": {"epsilon": 1.0},
         "federation": {"sites": ["a"], **(federation or {})},

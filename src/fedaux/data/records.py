@@ -144,11 +144,9 @@ def is_text(x: NDArray[Any]) -> bool:
     return x.dtype.kind in "OUT"
 
 
-def is_numbers(x: NDArray[Any]) -> bool:
-    """Whether records are rows of numbers, as those of a table: neither images nor
-    texts.
-    """
-    return not is_image(x) and not is_text(x)
+def is_table(x: NDArray[Any]) -> bool:
+    """Whether records are rows of numbers."""
+    return x.ndim == 2 and not is_text(x)
 
 
 def to_tensor(x: NDArray[Any]) -> Tensor:
@@ -219,7 +217,7 @@ class RecordSpec:
     def of(cls, records: Records) -> Self:
         if is_text(records.x):
             return cls("text")
-        kind = "numbers" if is_numbers(records.x) else "image"
+        kind = "image" if is_image(records.x) else "numbers"
         return cls(kind, tuple(records.x.shape[1:]))
 
     @classmethod

@@ -27,7 +27,7 @@ from fedaux.data.objects import (
     source_of,
     with_test,
 )
-from fedaux.data.records import Corpus, is_numbers
+from fedaux.data.records import Corpus, is_table
 from fedaux.data.sources import SOURCES, open_source
 
 OBJECTS = ("data", "public", "test", "model", "size")  # keywords that are no settings
@@ -77,7 +77,7 @@ def make_config(
 def _has_numbers(config: Config) -> bool:
     """Whether data that were handed over are rows of numbers."""
     corpus = here.find(config.data.source)
-    return corpus is not None and is_numbers(corpus().train.x)
+    return corpus is not None and is_table(corpus().train.x)
 
 
 def method_name_of(method: str | Method) -> str:

@@ -23,7 +23,7 @@ from fedaux.core.progress import track
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.overlap import COMPARED_RECORDS, shared_records
-from fedaux.data.records import Records, RecordSpec, is_numbers
+from fedaux.data.records import Records, RecordSpec, is_table
 from fedaux.models import flatten_state, published_weights
 from fedaux.models.inference import Footprint, available_memory, measure
 from fedaux.models.pretraining.store import artifact_path
@@ -126,7 +126,7 @@ def _is_pretrained(server: Server, spec: PrototypeSpec) -> bool:
     """Whether a prototype's extractor is published, in the cache, or for rows of
     numbers, on which there is no pre-training.
     """
-    if is_numbers(server.public.aux.x):
+    if is_table(server.public.aux.x):
         return True
     if published_weights(server.networks.extractors[spec.label]):
         return True

@@ -52,7 +52,7 @@ LEVEL = 0.01
 # of public rows to a pseudo-class: classes have several modes, and clusters are too
 # easy to tell apart
 _CLUSTERS = 10
-_PUBLIC_ROWS = 8192  # to plan with
+PUBLIC_ROWS = 8192  # to plan with
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def choose_split(
     if of_negatives is None:
         of_negatives = spectrum(negatives)
     order = np.random.default_rng(0).permutation(len(negatives))
-    rows = negatives[order[:_PUBLIC_ROWS]]
+    rows = negatives[order[:PUBLIC_ROWS]]
     groups = _pseudo_classes(rows, classes, of_negatives)
     dimensions = [embedding_dim] if embedding_dim else _dimensions(rows)
     plain: dict[Candidate, float] = {}  # accuracies without second moments

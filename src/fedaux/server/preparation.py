@@ -18,7 +18,7 @@ from fedaux.core.failures import Failure
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import Notice, WorkProgress, report
 from fedaux.core.timing import Costs
-from fedaux.data.records import is_numbers
+from fedaux.data.records import is_table
 from fedaux.messages import (
     Federation,
     PrepareOrder,
@@ -156,10 +156,10 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path | None:
         return None
     public = server.public.aux
     if isinstance(extractor, Columns):
-        if is_numbers(public.x):
+        if is_table(public.x):
             extractor.fit(public.gather())
         return None
-    if is_numbers(public.x):
+    if is_table(public.x):
         report(Notice(_not_pretrained(server.config, spec)))
         return None
     path, from_cache = load_or_pretrain(

@@ -11,7 +11,7 @@ import pytest
 
 from fedaux.client.loading import load_task
 from fedaux.client.site import Site
-from fedaux.client.teaching import own_public_data, prepare_teaching, teach
+from fedaux.client.teaching import prepare_teaching, teach
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
@@ -144,13 +144,12 @@ def test_other_settings_refuse(
 
 
 def test_a_site_needs_public_data_of_its_own() -> None:
-    real = replace(
-        CONFIG,
-        data=DataConfig(partition="own"),
-        federation=FederationConfig(sites=("a",)),
-    )
     with pytest.raises(ConfigError, match=r"needs aux\.source"):
-        own_public_data(real)
+        replace(
+            CONFIG,
+            data=DataConfig(partition="own"),
+            federation=FederationConfig(sites=("a",)),
+        )
 
 
 def test_features_are_prepared_only_where_clients_teach(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedaux.config.parsing import ConfigError
-from fedaux.core.errors import Exit, UnknownNameError
+from fedaux.core.errors import Exit, FedauxError, UnknownNameError
 from fedaux.data.records import Corpus
 from fedaux.data.sources import SOURCES, open_source, register
 from helpers.own_records import records, site
@@ -128,11 +128,19 @@ def test_register(monkeypatch):
         del SOURCES["test-only"]
 
 
-@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"digits"}))
+@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"digits", "schema", "table"}))
 def test_a_missing_file_is_named(name, tmp_path):
     with pytest.raises(
         FileNotFoundError, match=r"nowhere.* is missing; it is part of .+ check `path`"
     ):
+        open_source(name, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"), [("schema", "no such file"), ("table", "no schema")]
+)
+def test_a_table_without_its_schema_says_who_writes_one(name, cause, tmp_path):
+    with pytest.raises(FedauxError, match=rf"{cause}.*`fedaux init table"):
         open_source(name, tmp_path / "nowhere")
 
 
