@@ -21,6 +21,10 @@ from fedaux.core.errors import Exit
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+REFERENCE = "\n".join(
+    page.read_text(encoding="utf-8")
+    for page in (ROOT / "docs" / "api.md", *sorted(ROOT.glob("docs/api/*.md")))
+)
 
 
 def names(group: click.Command, prefix: str = "") -> Iterator[str]:
@@ -53,18 +57,18 @@ def test_exit_codes_are_those_of_the_program() -> None:
 
 
 def test_public_names_are_in_the_reference() -> None:
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     for name in fedaux.__all__:
         # documented as a whole, or the name by itself
         module = rf"fedaux\.{fedaux._HOMES[name]}"
         assert re.search(
-            rf"^::: ({module}|fedaux[\w.]*\.{name})$", page, flags=re.MULTILINE
+            rf"^::: ({module}|fedaux[\w.]*\.{name})$", REFERENCE, flags=re.MULTILINE
         ), name
 
 
 def test_what_the_reference_names_exists() -> None:
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    for path in re.findall(r"^::: (\S+)$", page, flags=re.MULTILINE):
+    paths = re.findall(r"^::: (\S+)$", REFERENCE, flags=re.MULTILINE)
+    assert len(paths) == len(set(paths)) > 70, "each name once"
+    for path in paths:
         module, _, name = path.rpartition(".")
         assert hasattr(importlib.import_module(module), name), path
 
