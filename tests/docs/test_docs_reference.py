@@ -134,3 +134,15 @@ def test_every_setting_says_what_it_is(extension: ModuleType) -> None:
             )
         ]
         assert bare == [], name
+
+
+def test_the_page_of_methods_is_that_of_the_program() -> None:
+    script = ROOT / "docs" / "methods_table.py"
+    spec = importlib.util.spec_from_file_location("methods_table", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.PAGE.read_text(encoding="utf-8")
+    assert module.table() in page, "python docs/methods_table.py writes it again"
+    assert module.with_table(page) == page

@@ -1,0 +1,174 @@
+"""Every number of README and overview is a mean over several seeds of a stored record.
+
+The demo's record is `fedaux demo --seeds 5 --out runs/demo`, then
+`cp runs/demo/runs.csv studies/results/demo.csv`. Once it is there, the overview shows
+its table.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaux.config.method_facts import all_facts
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "studies" / "results"
+DEMO = RESULTS / "demo.csv"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+OVERVIEW = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+FEWEST_SEEDS = 3
+SPREAD = r"\d+\.\d ± \d+\.\d"
+
+TRAINED = {  # arms of studies/encoders.py at α = 0.01
+    "FedAvg": "FedAvg+P",
+    "SCAFFOLD": "SCAFFOLD+P",
+    "FedAUX": "FedAUX, ε = 1, class moments, private-head start",
+}
+HEADS = {  # keys of studies/secure_sums.py: arm, ε and draw of noise
+    "**private head**, local noise": "local, 20, class moments|1|{draw}|0",
+    "**private head**, secure sum": "secure, 20 sites|1|0|{draw}",
+}
+
+
+def record(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def spread(values: list[float]) -> str:
+    """Mean and sample standard deviation in per cent, as the pages have them."""
+    assert len(values) >= FEWEST_SEEDS
+    return f"{100 * np.mean(values):.1f} ± {100 * np.std(values, ddof=1):.1f}"
+
+
+def splits(cells: Any, arm: str) -> list[list[float]]:
+    """The curve of each split."""
+    return [cells[key]["curve"] for key in sorted(cells) if re.match(arm, key)]
+
+
+def trained_rows() -> list[str]:
+    cells = record("heads-published.json")["cells"]
+    found = []
+    for name, arm in TRAINED.items():
+        curves = splits(cells, re.escape(f"α = 0.01|{arm}|"))
+        rounds = [spread([curve[t - 1] for curve in curves]) for t in (1, 5, 20)]
+        found.append(f"| {name} | {' | '.join(rounds)} |")
+    return found
+
+
+def head_rows() -> list[str]:
+    draws = record("secure-sums-published.json")
+    found = []
+    for name, key in HEADS.items():
+        values = [draws[key.format(draw=draw)][0] for draw in range(FEWEST_SEEDS)]
+        found.append(f"| {name} | {spread(values)} |")
+    ridge = splits(
+        record("heads-published.json")["cells"], re.escape("α = 0.01|ridge|")
+    )
+    return [*found, f"| ridge regression | {spread([curve[-1] for curve in ridge])} |"]
+
+
+def networks() -> list[str]:
+    """Means of rounds 16 to 20, and their difference with its interval."""
+    cells = record("regimes-cifar10.json")["cells"]
+    means = {
+        arm: [
+            float(np.mean(curve[15:20]))
+            for curve in splits(cells, re.escape(f"α = 0.1|{arm}|") + r"\d$")
+        ]
+        for arm in ("FedAUX", "SCAFFOLD")
+    }
+    ahead = np.subtract(means["FedAUX"], means["SCAFFOLD"])
+    t_of_three = 4.303  # Student's t, 95 %, two degrees of freedom
+    assert len(ahead) == FEWEST_SEEDS
+    half = t_of_three * np.std(ahead, ddof=1) / np.sqrt(len(ahead))
+    return [
+        f"FedAUX reaches {spread(means['FedAUX'])} % on CIFAR-10 in rounds 16 to 20",
+        f"SCAFFOLD {spread(means['SCAFFOLD'])} %",
+        f"difference {100 * ahead.mean():.1f} ± {100 * half:.1f}, 95 % interval",
+    ]
+
+
+def architectures() -> list[str]:
+    """Rows of a record that is a table over five seeds."""
+    table = (RESULTS / "mixed-digits.md").read_text(encoding="utf-8")
+    assert "5 rounds, 5 seeds" in table
+    first = dict(
+        re.findall(rf"^\| ([\w+]+) \| ({SPREAD}) \|", table, flags=re.MULTILINE)
+    )
+    return [
+        f"FedAUX reaches {first['FedAUX']} % after one round",
+        f"averages per architecture {first['FedAvg+P']} %",
+    ]
+
+
+def demo_rows() -> list[str]:
+    """The demo's table after the first and the last round."""
+    curves: dict[str, dict[str, dict[int, float]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    with DEMO.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            accuracy = float(row["accuracy"])
+            curves[row["label"]][row["seed"]][int(row["round"])] = accuracy
+    found = []
+    for label, seeds in curves.items():
+        cells = [
+            spread([curve[t] for curve in seeds.values()])
+            for t in (1, 5)
+            if all(t in curve for curve in seeds.values())
+        ]
+        found.append(f"| {label} | {' | '.join(cells)} |")
+    return found
+
+
+def shared() -> list[str]:
+    return [*trained_rows(), *head_rows()]
+
+
+@pytest.mark.parametrize("page", [README, OVERVIEW], ids=["README", "overview"])
+def test_the_table_of_heads_is_that_of_the_records(page: str) -> None:
+    assert [row for row in shared() if row not in page] == []
+
+
+def test_the_sentences_of_the_readme_are_those_of_the_records() -> None:
+    told = [*networks(), *architectures()]
+    assert [words for words in told if words not in README] == []
+
+
+def test_the_overview_shows_the_demo_once_it_is_recorded() -> None:
+    if not DEMO.exists():
+        assert "FedAvg+P" not in OVERVIEW
+        return
+    assert [row for row in demo_rows() if row not in OVERVIEW] == []
+
+
+@pytest.mark.parametrize("page", [README, OVERVIEW], ids=["README", "overview"])
+def test_no_other_accuracy_is_claimed(page: str) -> None:
+    known = " ".join(
+        [
+            *shared(),
+            *networks(),
+            *architectures(),
+            *(demo_rows() if DEMO.exists() else []),
+        ]
+    )
+    claimed = re.findall(rf"{SPREAD}|(?<![±.\d] )(?<![\d.])[\d.]+ ?%", page)
+    bare = [one for one in claimed if "±" not in one and one != "95 %"]
+    assert bare == [], "a percentage without its spread"
+    assert [one for one in claimed if "±" in one and one not in known] == []
+
+
+def test_the_readme_is_short_and_counts_the_methods() -> None:
+    assert len(README.split()) <= 600
+    others = len(all_facts()) - len(["fedaux", "private-head"])
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"[{others} other methods]" in README
+    assert f"[{others} others]" in changes
