@@ -33,7 +33,7 @@ SLOW = {  # pages that take more than 20 seconds
     "index.md": "the demo",
     "models.md": "a run, and its graph for ONNX",
     "commands.md": "nearly every command once",
-    "faq.md": "a plan",
+    "choosing-epsilon.md": "a plan",
     "preparation.md": "pre-training",
     "python.md": "a run",
     "results-of-a-run.md": "three trackers",
