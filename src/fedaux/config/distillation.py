@@ -27,11 +27,16 @@ class DistillConfig(Settings):
 
     section = "distill."
 
-    epochs: Natural = 0  # passes over D_distill per round; 0: `steps` say how long
-    lr: Rate = 1e-4  # learning rate
-    batch_size: Count = 128  # of public examples
-    steps: Natural = 0  # of the optimiser per round; 0: those of the epochs, or 200
-    # students normalise by batches of public examples, as in the code of FedDF
+    # passes over D_distill per round. With 0, `steps` determine the length
+    epochs: Natural = 0
+    # the learning rate
+    lr: Rate = 1e-4
+    # the number of public examples in a batch
+    batch_size: Count = 128
+    # steps of the optimiser per round. With 0, `epochs` determine the length, or there
+    # are 200 steps if `epochs` is 0 too
+    steps: Natural = 0
+    # whether students normalise by batches of public examples, as in the code of FedDF
     train_mode: bool = False
 
     def steps_a_round(self, batches_an_epoch: int) -> int:
@@ -49,16 +54,17 @@ class TeachersConfig(Settings):
 
     section = "teachers."
 
-    # from a client's scores s: odds are s/(1 − s), certainty is s
+    # how a client's scores s become weights: odds are s/(1 − s), certainty is s
     weights: Literal["odds", "certainty"] = "odds"
-    # largest share of the teachers' weight that one client may have on a public example
+    # the largest share of the weight that one client may have on a public example
     max_share: Share = 1.0
-    # who runs teachers on D_distill; or each client, its own
+    # who runs the teachers on D_distill: the server, or each client its own model
     run_on: Literal["server", "clients"] = "server"
-    # of D_distill in a round, drawn anew for each; 0: all of them
+    # the number of examples of D_distill in a round, drawn freshly for each round. With
+    # 0, all are used
     examples: Natural = 0
-    # a client's last model stays a teacher until it sends another; false: one round
-    # only
+    # whether a client's last model stays a teacher until the client sends another. If
+    # false, it teaches in one round only
     standing: bool = False
 
     def check(self) -> None:

@@ -48,30 +48,39 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """All settings of a run. Defaults are the paper's, except where docs/rulings.md
-    says otherwise.
-    """
+    """All settings of a run. `--preset paper` has those of the FedAUX paper."""
 
-    method: str = "fedaux"  # a name of `METHODS`, or your own: module:attribute
-    method_options: Options = ()  # of the method, where it has any: beta of fedavgm, …
-    rounds: Count = 10  # T: how often clients are asked to train
-    fraction: Share = 1.0  # C: the fraction of clients selected each round
+    # a name of `METHODS`, or your own method as module:attribute
+    method: str = "fedaux"
+    # options of the method if it has any, such as beta of fedavgm
+    method_options: Options = ()
+    # T: the number of rounds
+    rounds: Count = 10
+    # C: the fraction of the clients that is selected in each round
+    fraction: Share = 1.0
     # train only the heads, on features of the frozen extractor h0, computed once
     head_only: bool = False
-    # head_only: h0's, by mean and deviation of D⁻'s
+    # for head_only: features of h0 as they are (raw), or standardised by the mean and
+    # deviation of the negatives D⁻
     head_features: Literal["standardised", "raw"] = "standardised"
-    # head_only: number of random ReLU features to train heads on; 0: h0's own
+    # for head_only: the number of random ReLU features to train heads on. With 0, heads
+    # train on the features of h0
     random_features: RandomFeatures = 0
-    # private-head where there are releases, else random; or ridge, discriminant, …
+    # the head from which training starts: private-head, ridge, discriminant,
+    # class-means or random. auto is private-head if clients make releases, and random
+    # otherwise
     head_init: str = "auto"
-    # who is asked before round 1; auto: all, for a private head
+    # which clients are asked before round 1: those selected for it, or all. auto is all
+    # for a private head
     prepare: Literal["auto", "selected", "all"] = "auto"
-    seed: int = 0  # of everything random except the privacy noise
-    # a GPU if there is one; or cpu, cuda, cuda:1, mps. Each site chooses its own
+    # the seed of everything random except the privacy noise
+    seed: int = 0
+    # cpu, cuda, cuda:1 or mps. auto is a GPU if there is one. Each site chooses its own
     device: str = "auto"
-    # of networks' products; auto: whichever a timed trial finds faster
+    # the precision of products in networks. Weights and sums stay in float32. auto uses
+    # the one that is faster in a timed trial
     precision: Precision = "float32"
-    # assigned to the clients in turn
+    # the networks, which are assigned to the clients in turn
     prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)
     data: DataConfig = field(default_factory=DataConfig)
     aux: AuxConfig = field(default_factory=AuxConfig)

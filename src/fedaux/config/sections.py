@@ -46,31 +46,41 @@ class DataConfig(Settings):
 
     section = "data."
 
-    source: str = "digits"  # a name of `data.sources`, or module:function
-    path: str = ""  # of the source, if it takes one
-    options: Options = ()  # further arguments of the source
-    # names of labels 0, 1, …, the same at all sites; required by partition = "own"
+    # where the records come from: the name of a source, or module:function
+    source: str = "digits"
+    # the file or folder of the source, if it needs one
+    path: str = ""
+    # further arguments of the source, such as size = 32 for images
+    options: Options = ()
+    # the names of labels 0, 1, … They are the same at all sites, and partition = "own"
+    # requires them
     classes: tuple[str, ...] = ()
-    # the person a record belongs to: a column, an array's name, or a regular expression
-    # over paths
+    # how to find the person of a record: a column, the name of an array, or a regular
+    # expression for paths. For unit = "person"
     person: str = ""
-    # stop at an image file that cannot be read, instead of leaving it out; also of
-    # [aux]
+    # stop at an image file that cannot be read, instead of leaving it out. Applies to
+    # [aux] as well
     strict: bool = False
-    # of the training records, held out if the source has no test set
+    # the fraction of the training records that is held out for testing if the source
+    # has no test set
     test_fraction: Fraction = 0.2
-    test_seed: Annotated[
-        int, Within("[-1, inf)")
-        # of which records those are; −1: the run's seed, so that every seed has its own
-    ] = -1
-    # of the private records, held out and evaluated in place of the test set
+    # the seed that chooses these records. With −1, it is the seed of the run, so every
+    # run holds out other records
+    test_seed: Annotated[int, Within("[-1, inf)")] = -1
+    # the fraction of the private records that is held out for validation. It replaces
+    # the test set
     validation_fraction: Momentum = 0.0
-    clients: Count = 10  # number of simulated clients
-    # or shards, iid; folders: SITE/CLASS/; given: by the source; own: real sites
+    # the number of simulated clients
+    clients: Count = 10
+    # how records are split: by a Dirichlet distribution, in shards, or evenly (iid).
+    # With folders, each folder SITE/CLASS is a client. With given, the source decides.
+    # With own, real sites read their own data
     partition: Partition = "dirichlet"
-    # of the Dirichlet split: 0.01 is about one class per client, 100 nearly even
+    # the parameter of the Dirichlet split: 0.01 gives about one class per client, and
+    # 100 is nearly even
     alpha: Alpha = 0.01
-    shards: Count = 2  # per client, for partition = "shards"
+    # the number of shards per client, for partition = "shards"
+    shards: Count = 2
 
     def check(self) -> None:
         require(
@@ -87,22 +97,27 @@ class DataConfig(Settings):
 
 @dataclass(frozen=True)
 class AuxConfig(Settings):
-    """Public unlabelled data: a source of its own, or records held out of the private
-    source, labels dropped.
+    """Public unlabelled data: a separate source, or records held out of the private
+    source without their labels.
     """
 
     section = "aux."
 
-    source: str = ""  # as data.source; "" holds records out of the private source
-    path: str = ""  # of the source, if it takes one
-    options: Options = ()  # further arguments of the source
-    # of the training records, held out if there is no source of its own
+    # as data.source. If it is empty, records of the private source are held out
+    source: str = ""
+    # the file or folder of the source, if it needs one
+    path: str = ""
+    # further arguments of the source
+    options: Options = ()
+    # the fraction of the training records that is held out if there is no source
     fraction: Fraction = 0.5
-    # anyone may see its records: reports show some. Published sources such as cifar10
-    # are
+    # whether anyone may see the records, so that reports can show some of them. This is
+    # always so for published sources such as cifar10
     public: bool = False
-    limit: Natural = 0  # maximum number of records; 0: all
-    negatives: Fraction = 0.2  # fraction used as negatives D⁻; the rest is D_distill
+    # the maximum number of records. With 0, all are used
+    limit: Natural = 0
+    # the fraction that is used as negatives D⁻. The rest is D_distill
+    negatives: Fraction = 0.2
 
 
 @dataclass(frozen=True)
@@ -113,23 +128,30 @@ class PretrainConfig(Settings):
 
     section = "pretrain."
 
-    epochs: Natural = 100  # 0 leaves the extractor random
-    # separate from the run's, so that all splits and seeds of a study share one
-    # extractor
+    # passes over the auxiliary data. With 0, the extractor stays random
+    epochs: Natural = 100
+    # the seed of pre-training. It is separate from the run's seed, so that all splits
+    # and seeds of a study share one extractor
     seed: int = 0
-    lr: Rate = 1e-3  # Adam's
-    weight_decay: NonNegative = 1e-6  # Adam's
-    # images, two views each
+    # the learning rate of Adam
+    lr: Rate = 1e-3
+    # the weight decay of Adam
+    weight_decay: NonNegative = 1e-6
+    # the number of images in a batch, with two views of each
     batch_size: Annotated[
         int, Within("[2, inf)", "views are contrasted with others")
     ] = 512
-    # images in one forward pass, to save memory; 0: the whole batch
+    # the number of images in one forward pass. A smaller number saves memory. With 0,
+    # it is the whole batch
     micro_batch_size: Natural = 0
-    temperature: Positive = 0.5  # of the contrastive loss
-    projection_dim: Count = 128  # output of the projection head
-    min_crop_area: Share = 0.2  # smallest fraction of the area that a random crop keeps
-    # random horizontal flips; false where left and right differ: digits, text in
-    # images, anatomy
+    # the temperature of the contrastive loss
+    temperature: Positive = 0.5
+    # the size of the output of the projection head
+    projection_dim: Count = 128
+    # the smallest fraction of the area that a random crop keeps
+    min_crop_area: Share = 0.2
+    # whether images are flipped at random. Set it to false if left and right have a
+    # meaning, as in digits, text in images, or anatomy
     flip: bool = True
 
     def check(self) -> None:
@@ -150,22 +172,31 @@ class LocalConfig(Settings):
 
     section = "local."
 
-    epochs: Count = 5  # E: passes over the client's records a round
-    # SGD from a computed head or where the method needs it; or Adam
+    # E: passes over the client's records per round
+    epochs: Count = 5
+    # the optimiser. auto is SGD if training starts from a computed head or the method
+    # needs it, and Adam otherwise
     optimizer: Literal["auto", "adam", "sgd"] = "auto"
-    # learning rate, of the first round; 0: one that suits
+    # the learning rate of the first round. With 0, fedaux chooses a suitable one
     lr: Annotated[float, Within("[0, 1e20]")] = 0.0
-    momentum: Momentum = 0.0  # SGD's
-    # largest norm of a step's gradient, without noise; 0: any; -1: 1 for a whole network
-    # under a computed head, else any
+    # the momentum of SGD
+    momentum: Momentum = 0.0
+    # the norm to which the gradient of a step is clipped, without noise. 0 is no limit.
+    # With -1, it is 1 for a whole network that starts from a computed head, and no limit
+    # otherwise
     max_grad_norm: Annotated[float, Within("[-1, 1e20]")] = CHOSEN_NORM
-    weight_decay: NonNegative = 0.0  # λ of the λ/2 ‖θ‖² that is added to the loss
-    # of lr over the rounds; or cosine, or step: lower after 1/2 and 3/4 of them
+    # λ of the λ/2 ‖θ‖² that is added to the loss
+    weight_decay: NonNegative = 0.0
+    # how lr changes over the rounds. step lowers it after 1/2 and 3/4 of them
     schedule: Schedule = "constant"
-    final_lr_fraction: Share = 0.01  # share of lr that cosine and step end with
-    batch_size: Count = 32  # of records
-    mu: NonNegative = 0.01  # FedProx only
-    # BatchNorm keeps the server's statistics: those of few classes are others
+    # the fraction of lr at which cosine and step end
+    final_lr_fraction: Share = 0.01
+    # the number of records in a batch
+    batch_size: Count = 32
+    # μ of FedProx. Other methods ignore it
+    mu: NonNegative = 0.01
+    # whether BatchNorm keeps the server's statistics during local training. This helps
+    # clients with few classes, whose statistics differ
     freeze_batch_norm: bool = False
 
     def check(self) -> None:
@@ -239,35 +270,50 @@ class PrivacyConfig(Settings):
 
     section = "privacy."
 
-    # or class-moments, logistic, module:function
+    # how clients describe their data: class-embedding, class-moments, logistic, or
+    # module:function
     scorer: str = "class-embedding"
-    epsilon: Epsilon = 0.1  # of one release of scores
-    # of all that a client ever releases, private training too; 0: one release only
+    # ε of one release of scores
+    epsilon: Epsilon = 0.1
+    # ε of everything that a client ever releases, including private training. With 0,
+    # it may make one release only
     epsilon_total: NonNegative = 0.0
-    delta: Fraction = 1e-5  # of everything; well below 1 / number of records
-    # of privacy; or a person with all their records (data.person)
+    # δ of everything. Choose it well below 1 / number of records
+    delta: Fraction = 1e-5
+    # what ε protects: one record, or a person with all their records (see data.person)
     unit: Literal["record", "person"] = "record"
-    # unit = "person": records of a person beyond this number are not used
+    # the most records of a person that are used with unit = "person"
     max_records_per_person: Count = 10
-    # neighbouring datasets; or add-remove
+    # which datasets are neighbours: those that differ in one exchanged unit, or in one
+    # unit that is added or removed
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
-    # of the noise; or opendp: zCDP, 7 to 11 % more noise
+    # how the noise is calibrated. opendp uses zCDP and adds 7 to 11 % more noise
     calibration: Literal["opendp", "analytic"] = "analytic"
-    # dimension of the public PCA; 0: chosen on public data (class-moments), else 32
+    # the dimension of the public PCA. With 0, class-moments chooses it on public data,
+    # and other scorers use 32
     embedding_dim: Natural = 32
-    # class-moments: of all clients, to choose for; 0: simulated ones, else 10,000
+    # about how many records all clients have together. class-moments chooses its
+    # dimension for this number. With 0, it is the number of simulated records, or 10,000
+    # at real sites
     expected_records: Natural = 0
-    ridge: Annotated[float, Within("[1e-6, inf)")] = 0.01  # logistic: regularisation λ
-    # DP-SGD with what scores leave of epsilon_total; false: models are not private
+    # the regularisation λ of the scorer logistic
+    ridge: Annotated[float, Within("[1e-6, inf)")] = 0.01
+    # whether clients train with DP-SGD, with the part of epsilon_total that the scores
+    # leave. If false, models are not private
     private_training: bool = False
-    # rounds of private training the budget is planned for; 0: the rounds of the run
+    # the number of rounds for which the budget of private training is planned. With 0,
+    # it is the number of rounds of the run
     train_rounds: Natural = 0
-    # of a client's records in a step of DP-SGD; 0: local.batch_size of them
+    # the fraction of a client's records in a step of DP-SGD. With 0, a step uses about
+    # local.batch_size records
     sample_rate: Probability = 0.0
-    max_grad_norm: Positive = 1.0  # to which a record's gradient is clipped
-    # public |D_i| in units; required by add-remove, replace-one counts the records
+    # the norm to which the gradient of each record is clipped
+    max_grad_norm: Positive = 1.0
+    # the public number of records or people, which add-remove requires. replace-one
+    # counts the records instead
     declared_records: Natural = 0
-    # ≥ 0 seeds the noise, which voids all privacy: tests and studies only
+    # a value of at least 0 seeds the noise. This voids all privacy, so use it only in
+    # tests and studies
     unsafe_seed: int = -1
 
     def check(self) -> None:
@@ -334,37 +380,45 @@ class FederationConfig(Settings):
 
     section = "federation."
 
-    # names of real sites; empty: clients are simulated from one source
+    # the names of real sites. If it is empty, clients are simulated from one source
     sites: tuple[str, ...] = ()
-    # a node takes part only under the name that its key was registered with
+    # whether a node may take part only under the name with which its key is registered
     registered_only: bool = False
     # seconds to wait for the sites before the first round
     connect_timeout: Positive = 600.0
-    timeout: Positive = 3600.0  # seconds to wait for the replies of a round
-    # how often an order without an answer is sent again in a round; it is paid for once
+    # seconds to wait for the replies of a round
+    timeout: Positive = 3600.0
+    # how often an order without an answer is sent again in a round. The client pays for
+    # it once
     retries: Natural = 2
-    # seconds that a round waits for a site that has dropped out
+    # seconds that a round waits for a site that dropped out
     reconnect_timeout: NonNegative = 180.0
-    # fraction of the selected clients whose contributions a round needs
+    # the fraction of the selected clients whose contributions a round needs
     quorum: Probability = 0.5
-    # fraction of additional clients to select; enough replies end the round
+    # the fraction of additional clients to select. The round ends when enough of them
+    # have replied
     over_selection: NonNegative = 0.0
-    # of models on the wire; float16 halves the bytes
+    # the precision of models on the wire. float16 halves the bytes
     precision: Literal["float32", "float16"] = "float32"
-    max_records: Count = MAX_RECORDS  # largest number of records a client may report
-    # ask: at a site, its owner approves before an order is answered
+    # the largest number of records that a client may report. 1,000,000 by default
+    max_records: Count = MAX_RECORDS
+    # with ask, the owner of a site has to approve a run before the site answers orders
     approval: Literal["none", "ask"] = "none"
-    # at a site: words of `sends` that need no approval, such as "noisy sums"
+    # at a site: the words of `sends` that need no approval, such as "noisy sums"
     standing: tuple[str, ...] = ()
-    # at a site: what may leave it, such as "noisy sums", "models"; all else is refused
+    # at a site: the data that may leave it, such as "noisy sums" or "models". The site
+    # refuses to send anything else
     sends: tuple[str, ...] = ()
-    # at a site: that an order may ask for in a round; its own local.epochs always
+    # at a site: the most epochs that an order may ask for in a round. The site's
+    # local.epochs are always allowed
     max_epochs: Count = 100
-    # the server learns sums over the sites, and nothing of a site alone (secure sums)
+    # whether sites take part in secure sums only. The server then learns sums over the
+    # sites instead of the messages of each site
     secure: bool = False
-    # share of the asked sites that a secure sum needs; above 2/3
+    # the fraction of the asked sites that a secure sum needs. It must be above 2/3
     threshold: Annotated[float, Within("(0, 1]")] = 0.8
-    # sites that may work together with the server: the noise suffices without theirs
+    # how many sites may work together with the server. The noise of the others is then
+    # still enough
     colluders: Natural = 1
 
     def check(self) -> None:
