@@ -124,42 +124,50 @@ def admit_plan(order: PlanOrder, site: Site) -> None:
     _check_secure(plan.secure, config)
 
 
+def admit_run(server: Config, site: Site) -> None:
+    """Raise an error unless the settings of a site admit what a run with the server's
+    will order, as far as settings decide it.
+    """
+    config = site.config
+    for word in needed_by(server):
+        check_word(word, site)
+    check_method(server.method, config)
+    for spec in server.prototypes:
+        check_network(spec.to_json(), config)
+    _check_secure(server.federation.secure, config)
+    check_sizes(server.random_features, config)
+    if server.releases:
+        check_scorer(server.privacy.scorer, config)
+    head = server.analytic_head
+    if head is not None and head.sums:
+        check_head(head.sends, config)
+    if not server.trains:
+        return
+    check_options(json.dumps(dict(server.method_options)), config)
+    check_epochs(server.local_training.epochs, config)
+    check_part(server.head_only, config)
+
+
 def admit_release(order: PrepareOrder, site: Site) -> None:
     _admit_data(order, site)
-    scorer = site.config.privacy.scorer
-    if order.scorer != scorer:
-        raise OrderError(
-            f"Cannot release with the scorer {order.scorer!r}: this site's own "
-            f"settings say {scorer!r}."
-        )
+    check_scorer(order.scorer, site.config)
 
 
 def admit_sums(order: SumsOrder, site: Site) -> None:
     _admit_data(order, site)
     config = site.config
-    head = config.analytic_head
-    if head is None or order.sends not in allowed_sums(head.sends):
-        raise OrderError(
-            f"Cannot send {order.sends} of features: neither method nor head_init of "
-            "this site's own settings computes a head from them."
-        )
-    check_sizes(order, config)
+    check_head(order.sends, config)
+    check_sizes(order.random_features, config)
 
 
 def admit_training(order: TrainOrder, site: Site) -> None:
     _admit_data(order, site)
     config = site.config
     check_method(order.method, config)
-    if json.loads(order.method_options) != json.loads(
-        json.dumps(dict(config.method_options))
-    ):
-        raise OrderError(
-            f"Cannot train with the options {order.method_options}: this site's own "
-            f"settings say {dict(config.method_options)}."
-        )
-    check_epochs(order, config)
-    check_sizes(order, config)
-    check_part(order, config)
+    check_options(order.method_options, config)
+    check_epochs(order.epochs, config)
+    check_sizes(order.random_features, config)
+    check_part(bool(order.h0), config)
     if order.client_fit and order.sum:
         raise OrderError(
             "Cannot take a fit of one site's own in a secure sum: its sites must be "
@@ -240,33 +248,62 @@ def check_method(method: str, config: Config) -> None:
         )
 
 
-def check_epochs(order: TrainOrder, config: Config) -> None:
-    allowed = max(config.federation.max_epochs, config.local.epochs)
-    if order.epochs > allowed:
+def check_options(options: str, config: Config) -> None:
+    """Raise an error unless the method's options, as JSON, are the site's own."""
+    own = dict(config.method_options)
+    if json.loads(options) != json.loads(json.dumps(own)):
         raise OrderError(
-            f"Cannot train for {order.epochs} epochs in a round: this site allows "
+            f"Cannot train with the options {options}: this site's own settings say "
+            f"{own}."
+        )
+
+
+def check_scorer(scorer: str, config: Config) -> None:
+    own = config.privacy.scorer
+    if scorer != own:
+        raise OrderError(
+            f"Cannot release with the scorer {scorer!r}: this site's own settings say "
+            f"{own!r}."
+        )
+
+
+def check_head(sends: str, config: Config) -> None:
+    """Raise an error unless the site's own settings compute a head from such sums."""
+    head = config.analytic_head
+    if head is None or sends not in allowed_sums(head.sends):
+        raise OrderError(
+            f"Cannot send {sends} of features: neither method nor head_init of this "
+            "site's own settings computes a head from them."
+        )
+
+
+def check_epochs(epochs: int, config: Config) -> None:
+    allowed = max(config.federation.max_epochs, config.local.epochs)
+    if epochs > allowed:
+        raise OrderError(
+            f"Cannot train for {epochs} epochs in a round: this site allows "
             f"{allowed}. Its own setting federation.max_epochs says how many."
         )
 
 
-def check_sizes(order: SumsOrder | TrainOrder, config: Config) -> None:
+def check_sizes(random_features: int, config: Config) -> None:
     """Raise an error unless the random features, whose number decides how much memory
     it takes, are the site's own.
     """
-    if order.random_features != config.random_features:
+    if random_features != config.random_features:
         raise OrderError(
-            f"Cannot use {order.random_features} random features: this site's own "
+            f"Cannot use {random_features} random features: this site's own "
             f"settings say random_features = {config.random_features}."
         )
 
 
-def check_part(order: TrainOrder, config: Config) -> None:
+def check_part(head_only: bool, config: Config) -> None:
     """Raise an error unless as much of the network is trained as the owner's settings
     say: the head, or all of it.
     """
-    if bool(order.h0) != config.head_only:
+    if head_only != config.head_only:
         raise OrderError(
-            f"Cannot train {'only the head' if order.h0 else 'a whole network'}: this "
+            f"Cannot train {'only the head' if head_only else 'a whole network'}: this "
             f"site's own settings say head_only = {str(config.head_only).lower()}."
         )
 

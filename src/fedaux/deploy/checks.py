@@ -20,7 +20,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from fedaux.client.gate import admit_run
 from fedaux.client.proposals import cost_in_words
+from fedaux.client.site import Site
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
@@ -412,7 +414,8 @@ def check_sends(config: Config, folder: Path) -> CheckResult:
             "sends",
             False,
             problem,
-            "agree with the server on one method, and write it in site.toml",
+            "agree with the server on one method and its settings, and write them in "
+            "site.toml",
         )
     return CheckResult(
         "sends", True, f"{', '.join(allowed)} may leave, and nothing else"
@@ -437,9 +440,16 @@ def compare_with_server(config: Config, path: Path) -> str:
     missing = [
         word for word in needed_by(server) if word not in config.federation.sends
     ]
-    if not missing:
-        return ""
-    return f"the server's run needs {', '.join(missing)}, which may not leave this site"
+    if missing:
+        return (
+            f"the server's run needs {', '.join(missing)}, which may not leave this "
+            "site"
+        )
+    try:
+        admit_run(server, Site(config, Path(), config.federation.sites))
+    except FedauxError as error:
+        return f"orders of the server's run would be refused. {error}"
+    return ""
 
 
 def check_records(

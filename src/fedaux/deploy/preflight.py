@@ -16,7 +16,14 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import FedauxError
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
-from fedaux.deploy.checks import MARGIN_BYTES, CheckResult, check_versions
+from fedaux.deploy.checks import (
+    MARGIN_BYTES,
+    CheckResult,
+    check_sends,
+    check_settings,
+    check_versions,
+    load_settings,
+)
 from fedaux.deploy.link import LinkError
 from fedaux.deploy.status import Watched
 from fedaux.server.preparation import initial_state
@@ -44,6 +51,7 @@ def preflight(server: Path, link: Watched) -> Iterator[CheckResult]:
         "disk", free >= 4 * MARGIN_BYTES, detail, f"make room where {server} is"
     )
     yield check_sites(config, link)
+    yield check_site_settings(config, server)
 
 
 def check_steps(config: Config) -> CheckResult:
@@ -101,6 +109,46 @@ def check_sites(config: Config, link: Watched) -> CheckResult:
         detail,
         "each of them calls `fedaux deploy check` and supernode.sh",
     )
+
+
+def check_site_settings(config: Config, server: Path) -> CheckResult:
+    """Whether the sites admit what the run will order, where their settings are on this
+    machine.
+    """
+    name = "sites' settings"
+    problems: list[str] = []
+    elsewhere: list[str] = []
+    for site in config.federation.sites:
+        folder = server.parent / "sites" / site
+        if not (folder / "site.toml").is_file():
+            elsewhere.append(site)
+            continue
+        problem = settings_problem(folder, site)
+        if problem:
+            problems.append(f"{site}: {problem}")
+    if problems:
+        return CheckResult(
+            name, False, "; ".join(problems), "correct site.toml, or fedaux.toml"
+        )
+    if elsewhere:
+        detail = f"those of {', '.join(elsewhere)} are not on this machine"
+        remedy = (
+            f"tell them that method is {config.method!r}: a site whose site.toml says "
+            "otherwise refuses the plan, and nothing is spent"
+        )
+        return CheckResult(name, None, detail, remedy)
+    return CheckResult(name, True, "every order would be admitted")
+
+
+def settings_problem(folder: Path, name: str) -> str:
+    """Why a site in this folder would refuse the run; "" if it would not."""
+    config = load_settings(folder)
+    if isinstance(config, CheckResult):
+        return config.detail
+    for found in (check_settings(config, name), check_sends(config, folder)):
+        if found.ok is False:
+            return found.detail
+    return ""
 
 
 def _some(records: Records) -> Records:

@@ -9,7 +9,12 @@ import pytest
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.deploy.link import LinkError, Node
-from fedaux.deploy.preflight import check_sites, check_steps, preflight
+from fedaux.deploy.preflight import (
+    check_site_settings,
+    check_sites,
+    check_steps,
+    preflight,
+)
 from helpers.deployments import fine, problem
 
 
@@ -31,7 +36,43 @@ class Link:
 def test_a_server_that_is_ready(folder: Path) -> None:
     found = list(preflight(folder / "server", Link("berlin", "paris")))
     assert [one.name for one in found if not one.ok] == []
-    assert len(found) == 5
+    assert len(found) == 6
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_sites_whose_settings_refuse_the_run_are_named(folder: Path) -> None:
+    """The owners approved, and the run failed: "the client's own settings are
+    invalid".
+    """
+    server = folder / "server"
+    site = folder / "sites" / "berlin" / "site.toml"
+    config = Config.load(server / "fedaux.toml")
+    fine(check_site_settings(config, server), "every order would be admitted")
+    written = site.read_text()
+
+    edit(site, "embedding_dim = 12", 'embedding_dim = 12\nscorer = "class-moments"')
+    edit(site, 'scorer = "class-embedding"\n', "")
+    wrong = check_site_settings(config, server)
+    problem(wrong, "berlin: orders of the server's run would be refused", "site.toml")
+    assert "Cannot release with the scorer 'class-embedding'" in wrong.detail
+
+    site.write_text(written.replace("max_epochs = 100", "max_epochs = 1"))
+    longer = replace(config, local=replace(config.local, epochs=2))
+    longer.save(server / "fedaux.toml")
+    asked = check_site_settings(longer, server)
+    problem(asked, "Cannot train for 2 epochs", "site.toml")
+
+    site.write_text(f'{written}\n[teachers]\nrun_on = "clients"\n')
+    problem(check_site_settings(config, server), "needs aux.source", "site.toml")
+    site.unlink()  # on another machine
+    found = check_site_settings(config, server)
+    assert found.ok is None
+    assert found.detail == "those of berlin are not on this machine"
 
 
 def test_images_on_which_pre_training_fails_are_found(
