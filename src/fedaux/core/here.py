@@ -45,6 +45,13 @@ def find(name: str) -> Any:
     return _objects.get(name)
 
 
+def readable(text: str) -> str:
+    """Return a text with the names in it as a reader knows them: `Net`, not
+    `here:Net-3fa9c1d2`.
+    """
+    return re.sub(rf"{PREFIX}(\w+)-[0-9a-f]{{8}}\b", r"\1", text)
+
+
 def name_of(value: Any) -> str:
     """Return the name of a class or function: `module:name` if it can be imported, else
     a name in this process.

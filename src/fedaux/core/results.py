@@ -66,6 +66,8 @@ class RoundResult:
             and the standard deviation of that count.
         confusion: Counts of true class (rows) by predicted class, by prototype; None
             before the last round.
+        start: Of round 1 only, test accuracy of the models that it started from, by
+            prototype; {} where nothing is trained.
     """
 
     round: int
@@ -87,11 +89,17 @@ class RoundResult:
         default_factory=dict
     )
     confusion: dict[str, list[list[int]]] | None = None
+    start: dict[str, float] = field(default_factory=dict)
 
     @property
     def mean_accuracy(self) -> float:
         """Mean test accuracy over the prototypes."""
         return fmean(self.accuracy.values())
+
+    @property
+    def mean_start(self) -> float | None:
+        """Mean over the prototypes of `start`; None if it was not measured."""
+        return fmean(self.start.values()) if self.start else None
 
     def mean_metric(self, name: str) -> float | None:
         """Mean of one of `metrics` over the prototypes; None if it was not measured."""

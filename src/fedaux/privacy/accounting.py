@@ -36,6 +36,8 @@ _TIGHT = 0.995
 _MIN_REMAINDER = 1e-4
 _MAX_NOISE_MULTIPLIER = 1e6  # more leaves nothing to learn from
 _MIN_NOISE_MULTIPLIER = 0.1  # less would protect nothing
+LARGEST_EPSILON = 10.0  # beyond, a guarantee says next to nothing
+LARGEST_DELTA = 0.01  # so does one with this δ, however few the records are
 # composing less noise takes very long, and hardly any plan has less
 _SLOW_NOISE_MULTIPLIER = 0.3
 _TOLERANCE = 5e-4  # of a calibrated noise multiplier, relative
@@ -158,6 +160,29 @@ def plan_training(
         *target, sample_rate, steps * rounds, parameters, before, previous
     )
     return Mechanism(noise_multiplier, sample_rate, steps, parameters)
+
+
+def weak_guarantees(privacy: PrivacyConfig, records: int = 0) -> list[str]:
+    """Say in a sentence each which of ε and δ promises next to nothing; `records` are
+    those of the largest client, 0 if they are not known.
+    """
+    sentences = []
+    if privacy.epsilon_budget > LARGEST_EPSILON:
+        odds = math.exp(min(privacy.epsilon_budget, 700.0))
+        sentences.append(
+            f"ε = {privacy.epsilon_budget:g} promises next to nothing: whatever is "
+            f"released may be {odds:.2g} times as likely with a record as without it. "
+            "Values of 0.1 to 10 are usual."
+        )
+    share = privacy.delta * max(records, 1)
+    if share >= 1 or privacy.delta >= LARGEST_DELTA:
+        of_records = f" of a client with {records:,} records" if records else ""
+        sentences.append(
+            f"δ = {privacy.delta:g} promises next to nothing: a release may publish a "
+            f"record{of_records} as it is, with that probability. Set privacy.delta "
+            "well below 1 / number of a client's records, 1e-5 for example."
+        )
+    return sentences
 
 
 def round_up(epsilon: float, digits: int = 3) -> str:

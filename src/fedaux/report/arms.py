@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedaux.config.methods import find_method
 from fedaux.config.schema import flatten
 from fedaux.core.metrics import METRIC_NAMES
-from fedaux.server.result import FinishedRun
+from fedaux.server.result import FinishedRun, fall_warning
 from fedaux.server.run_state import STATE_FILE, RunState, StateError
 
 
@@ -37,6 +37,9 @@ class ArmResult:
     warning: str = ""  # where a run of it ended with a collapsed model
     note: str = ""  # where some of its runs are shorter than others
     privacy_line: str = ""  # of the first run, in one line
+    # before round 1, of each run; () where one of them trains nothing
+    starts: tuple[float, ...] = ()
+    fall: str = ""  # where a round of the first run is below its start
     # of each run and round, the mean over prototypes
     metrics: tuple[tuple[dict[str, float], ...], ...] = ()
 
@@ -122,6 +125,12 @@ def group(folders: Sequence[Path]) -> list[ArmResult]:
     return [_arm(arm, keys, naming) for arm in arms.values()]
 
 
+def starts_of(runs: Sequence[FinishedRun]) -> tuple[float, ...]:
+    """The accuracy of each run before round 1; () where one of them has none."""
+    starts = tuple(run.start for run in runs if run.start is not None)
+    return starts if len(starts) == len(runs) else ()
+
+
 def collapsed(runs: Sequence[FinishedRun]) -> str:
     """The warning of the first run of an arm that collapsed, and how many did."""
     warnings = [run.warning for run in runs if run.warning]
@@ -182,6 +191,8 @@ def _arm(
         warning=collapsed(runs),
         note=_short_runs(runs, rounds),
         privacy_line=first.ledger.summary(),
+        starts=starts_of(runs),
+        fall=fall_warning(first.state.history),
         metrics=metrics,
     )
 

@@ -9,6 +9,7 @@ colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 from __future__ import annotations
 
 import io
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,6 +126,7 @@ class Line:
     thin: bool = False
     spread: Sequence[float] = ()
     best: bool = False  # its name is bold
+    offset: int = 0  # places of the horizontal axis before its first value
 
     @property
     def band(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -171,8 +173,10 @@ class _Frame:
         inside = min(max(share, 0.0), 1.0)
         return self.lower - (self.lower - self.upper) * inside
 
-    def places(self, values: Iterable[float]) -> list[tuple[float, float]]:
-        return [(self.x(i), self.y(value)) for i, value in enumerate(values)]
+    def places(
+        self, values: Iterable[float], offset: int = 0
+    ) -> list[tuple[float, float]]:
+        return [(self.x(i), self.y(value)) for i, value in enumerate(values, offset)]
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,7 @@ class LineChart(Chart):
 
     @property
     def count(self) -> int:
-        return max(len(line.values) for line in self.lines)
+        return max(line.offset + len(line.values) for line in self.lines)
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -248,10 +252,10 @@ class LineChart(Chart):
         """Band, curve, markers, and a place to point at for every value."""
         series = Drawing()
         if any(line.spread):
-            low, high = (frame.places(edge.tolist()) for edge in line.band)
+            low, high = (frame.places(edge.tolist(), line.offset) for edge in line.band)
             quiet = len(self.lines) > _SHOWN_BANDS
             series.polygon(high + low[::-1], "band quiet" if quiet else "band")
-        places = frame.places(line.values)
+        places = frame.places(line.values, line.offset)
         series.polyline(places, line.curve_kind)
         if "m" in line.tone or len(places) == 1:
             every = max(1, len(places) // 10)
@@ -264,7 +268,8 @@ class LineChart(Chart):
     def _value_title(self, line: Line, i: int) -> str:
         value = line.values[i]
         words = f"{100 * value:.1f} %" if self.percent else f"{value:.3g}"
-        x_value = self.x_values[i] if self.x_values else i + 1
+        place = line.offset + i
+        x_value = self.x_values[place] if self.x_values else place + 1
         return f"{line.label}, {self.x_label} {x_value}: {words}"
 
     def _draw_names(self, drawing: Drawing, frame: _Frame) -> None:
@@ -275,7 +280,7 @@ class LineChart(Chart):
         stop = frame.right + _LEAD - 4
         for line, end, place in zip(named, ends, name_places, strict=True):
             lead = [
-                (frame.x(len(line.values) - 1), end),
+                (frame.x(line.offset + len(line.values) - 1), end),
                 (frame.right + 4, end),
                 (frame.right + 10, place),
                 (stop, place),
@@ -307,8 +312,11 @@ class Bubbles(Chart):
 
     def svg(self, width: float = WIDE) -> Svg:
         names, left = fit(self.classes, 0.3 * width)
-        column = (width - left - 12) / max(len(self.clients), 1)
-        column = min(46.0, max(4.0, column))
+        room = (width - left - 12) / max(len(self.clients), 1)
+        marks = self._client_marks()
+        column = min(max(46.0, text_width(marks) + 8), max(4.0, room))
+        if text_width(marks) > column:  # names that do not fit
+            marks = [str(i) for i in range(len(self.clients))]
         row = min(30.0, max(12.0, 560 / max(len(self.classes), 1)))
         head = 18.0
         right = left + column * len(self.clients)
@@ -330,11 +338,19 @@ class Bubbles(Chart):
             drawing.circle(x, y, radius, "disc t0", title)
         # numbers of clients need three characters
         every = max(1, int(np.ceil(3 * CHARACTER / column)))
+        if text_width(marks) > 3 * CHARACTER:  # names that fit
+            every = 1
         for i in range(0, len(self.clients), every):
             x = left + column * (i + 0.5)
-            drawing.text(x, foot + 14, str(i), "tick", "middle")
+            drawing.text(x, foot + 14, marks[i], "tick", "middle")
         drawing.text((left + right) / 2, foot + 30, "client", "label", "middle")
         return drawing.sized(right + 12, foot + 34)
+
+    def _client_marks(self) -> list[str]:
+        """Numbers for simulated clients, the names of sites."""
+        if all(re.fullmatch(r"client-\d+", name) for name in self.clients):
+            return [str(i) for i in range(len(self.clients))]
+        return list(self.clients)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from fedaux.report.page import Figure, Section, Tile, write_page
 from fedaux.report.reported_run import recall, seconds
 from fedaux.report.run_page import (
     PAGE_FILE,
+    data_name,
     describe_setting,
     settings_section,
     write_run_report,
@@ -35,7 +36,7 @@ from fedaux.report.statistics import (
     rounds_to_target,
 )
 from fedaux.report.svg import tone
-from fedaux.report.tables import Table
+from fedaux.report.tables import MISSING, Table
 from fedaux.report.terminal import format_bytes, format_percent, format_seconds, plural
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
@@ -124,7 +125,7 @@ def write_comparison(
     sections = [make(comparison) for make in makers]
     config = comparison.configs[0]
     setting, _, _seed = describe_setting(config).rpartition(" · ")  # seeds vary
-    subtitle = f"{config.data.source} · {setting}"
+    subtitle = f"{data_name(config)} · {setting}"
     if note:
         subtitle += f" · {note}"
     return write_page(
@@ -145,7 +146,7 @@ def _load_runs(arm: ArmResult) -> list[FinishedRun]:
 def _warnings(arms: Sequence[ArmResult]) -> list[str]:
     warnings: list[str] = []
     for arm in arms:
-        notes = [note for note in (arm.note, arm.warning) if note]
+        notes = [note for note in (arm.note, arm.warning, arm.fall) if note]
         warnings += [f"{arm.label}: {note}" for note in notes]
     return suggest_once(warnings)
 
@@ -184,15 +185,27 @@ def _accuracy(comparison: _Comparison) -> Section:
     """
     arms = comparison.arms
     accuracy = summary({arm.label: arm.curves for arm in arms}, "", tasks(arms))
+    has_start = any(arm.starts for arm in arms)
     rows: list[tuple[str, ...]] = []
     for arm, (label, *numbers) in zip(arms, accuracy.rows, strict=True):
         cells = [f"{number} %" for number in numbers]
+        if has_start:
+            cells.insert(0, _start(arm))
         config = comparison.runs[arm.label][0].state.config
         rows.append((label, *cells, str(len(arm.curves)), protection(config)))
-    table = Table((*accuracy.header, "seeds", "protected"), rows, accuracy.best)
+    name, *columns = accuracy.header
+    best = accuracy.best
+    if has_start:
+        columns.insert(0, "round 0")
+        best = [[False, *row] for row in best]
+    table = Table((name, *columns, "seeds", "protected"), rows, best)
     several_rounds = any(arm.curves.shape[1] > 1 for arm in arms)
     figures = list(_curves(arms)) if several_rounds else [_bars(comparison)]
     return Section("accuracy", "Accuracy", comparison.verdict, figures, table)
+
+
+def _start(arm: ArmResult) -> str:
+    return f"{Cell.of(np.array(arm.starts))} %" if arm.starts else MISSING
 
 
 def _bars(comparison: _Comparison) -> Figure:
@@ -234,27 +247,44 @@ def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> 
     shown = set(ranked[:MAX_CURVES])
     colours = tones(list(arms))
     pretrained = any(label.endswith("+P") for label in arms)
+    has_start = any(arms[label].starts for label in shown)
     lines: list[Line] = []
     for label, arm in arms.items():
         if label not in shown:
             continue
-        mean = arm.curves.mean(axis=0).tolist()
+        curves = _with_start(arm)
+        mean = curves.mean(axis=0).tolist()
         from_random = not label.endswith("+P") and colours[label] != "hero"
         thin = pretrained and from_random
         best = len(arms) > 1 and label == ranked[0]
-        line = Line(label, mean, colours[label], thin, _spread(arm), best)
+        offset = 0 if arm.starts or not has_start else 1
+        line = Line(label, mean, colours[label], thin, _spread(curves), best, offset)
         lines.append(line)
     caption = f"{title}. " if title else ""
     caption += _curve_caption(lines, arms.values())
-    chart = LineChart(lines, "round", "test accuracy", top=1.0, percent=True)
+    x_values: list[str] = []
+    if has_start:
+        caption += " Round 0 is the start."
+        last = max(arms[label].curves.shape[1] for label in shown)
+        x_values = [str(number) for number in range(last + 1)]
+    chart = LineChart(
+        lines, "round", "test accuracy", top=1.0, percent=True, x_values=x_values
+    )
     return Figure(chart, caption, file=file, title=title)
 
 
-def _spread(arm: ArmResult) -> Sequence[float]:
+def _with_start(arm: ArmResult) -> NDArray[np.float64]:
+    """The curves of an arm, from round 0 on where that was measured."""
+    if not arm.starts:
+        return arm.curves
+    return np.column_stack([arm.starts, arm.curves])
+
+
+def _spread(curves: NDArray[np.float64]) -> Sequence[float]:
     """The standard deviation over seeds in each round."""
-    if len(arm.curves) == 1:
+    if len(curves) == 1:
         return ()
-    spread: list[float] = arm.curves.std(axis=0, ddof=1).tolist()
+    spread: list[float] = curves.std(axis=0, ddof=1).tolist()
     return spread
 
 

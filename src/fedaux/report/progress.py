@@ -93,6 +93,9 @@ def _round_note(result: RoundResult) -> str:
     from fedaux.privacy.accounting import round_up
 
     notes = [f"accuracy {result.mean_accuracy:.3f}"]
+    start = result.mean_start
+    if start is not None:
+        notes.append(f"before it {start:.3f}")
     balanced = result.mean_metric("balanced_accuracy")
     if balanced is not None:
         notes.append(f"balanced {balanced:.3f}")

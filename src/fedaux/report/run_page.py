@@ -14,10 +14,11 @@ from statistics import fmean
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
+from fedaux.core import here
 from fedaux.core.metrics import METRIC_NAMES, Evaluation
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.privacy.accounting import round_up
-from fedaux.report.charts import Bars, Bubbles, Line, LineChart
+from fedaux.report.charts import Bars, Bubbles, Chart, Line, LineChart
 from fedaux.report.model_pages import MAX_LISTED, class_figures
 from fedaux.report.page import Figure, Section, Tile, write_page
 from fedaux.report.reported_run import (
@@ -67,7 +68,7 @@ def write_run_report(
     sections = [make(run) for make in makers]
     return write_page(
         folder / PAGE_FILE,
-        f"{find_method(config.method).label} on {config.data.source}",
+        f"{find_method(config.method).label} on {data_name(config)}",
         describe_setting(config),
         tiles(run),
         sections,
@@ -76,12 +77,23 @@ def write_run_report(
     )
 
 
+def data_name(config: Config) -> str:
+    """What the private data are called, for readers: their folder or file, else their
+    source.
+    """
+    if config.data.path:
+        return Path(config.data.path).name or config.data.source
+    if config.data.source.startswith(here.PREFIX):
+        return "your data"
+    return config.data.source
+
+
 def describe_setting(config: Config) -> str:
     clients = len(config.federation.sites) or config.data.clients
     partition = config.data.partition
     spreads = {"dirichlet": f"Dirichlet α = {config.data.alpha:g}", "own": "real sites"}
     rounds = f"each of {config.rounds} rounds" if config.rounds > 1 else "one round"
-    networks = ", ".join(spec.label for spec in config.prototypes)
+    networks = ", ".join(here.readable(spec.label) for spec in config.prototypes)
     words = [
         f"{plural(clients, 'client')}, {spreads.get(partition, partition)}",
         f"{config.fraction:.0%} of them in {rounds}",
@@ -131,18 +143,43 @@ def _privacy_tile(run: ReportedRun) -> Tile:
 
 
 def accuracy_chart(state: RunState) -> LineChart:
-    """Test accuracy by round, a curve for each prototype and one for their mean."""
+    """Test accuracy by round, a curve for each prototype and one for their mean; round
+    0 is the start.
+    """
     labels = list(state.weights)
     mean = [result.mean_accuracy for result in state.history]
+    start = state.history[0].start
+    rounds = [str(result.round) for result in state.history]
+    if start:
+        mean.insert(0, fmean(start.values()))
+        rounds.insert(0, "0")
     lines: list[Line] = []
     if len(labels) == 1:
         lines.append(Line("student", mean, "hero"))
     else:
         for i, label in enumerate(labels):
             curve = [result.accuracy[label] for result in state.history]
+            if start:
+                curve.insert(0, start[label])
             lines.append(Line(label, curve, tone(i)))
         lines.append(Line("mean", mean, "hero", best=True))
-    return LineChart(lines, "round", "test accuracy", top=1.0, percent=True)
+    return LineChart(
+        lines, "round", "test accuracy", top=1.0, percent=True, x_values=rounds
+    )
+
+
+def _accuracy_picture(state: RunState) -> Chart:
+    """Curves, or a bar for each network where there is one round: one point is no
+    curve.
+    """
+    if len(state.history) > 1 or state.history[0].start:
+        return accuracy_chart(state)
+    accuracies = state.history[0].accuracy
+    rows = [
+        (here.readable(label), accuracy, format_percent(accuracy))
+        for label, accuracy in accuracies.items()
+    ]
+    return Bars(rows)
 
 
 def _learning(run: ReportedRun) -> Section:
@@ -150,7 +187,9 @@ def _learning(run: ReportedRun) -> Section:
         "Accuracy on test data that played no part in training. No round was chosen by "
         "it: the last one counts."
     )
-    figure = Figure(accuracy_chart(run.state), file="curves")
+    if run.start is not None:
+        words += f" Round 0 is the start, {format_percent(run.start)}."
+    figure = Figure(_accuracy_picture(run.state), file="curves")
     return Section("learning", "Learning", words, [figure])
 
 
@@ -185,7 +224,7 @@ def _metrics_table(last: RoundResult) -> Table | None:
     for label, metrics in last.metrics.items():
         accuracy = format_percent(last.accuracy[label])
         cells = [_percent(metrics.get(name)) for name in names]
-        rows.append((label, accuracy, *cells))
+        rows.append((here.readable(label), accuracy, *cells))
     titles = [METRIC_NAMES[name] for name in names]
     return Table(("network", "accuracy", *titles), rows)
 
@@ -202,7 +241,13 @@ def _clients(run: ReportedRun) -> Section:
         failure.client for result in run.state.history for failure in result.failures
     )
     rows = [
-        _client_row(name, taken.get(name, []), expected.get(name), failed[name])
+        _client_row(
+            run.state.config,
+            name,
+            taken.get(name, []),
+            expected.get(name),
+            failed[name],
+        )
         for name in run.clients
         if name in taken or name in failed
     ]
@@ -216,6 +261,8 @@ def _clients(run: ReportedRun) -> Section:
         "failed",
     )
     words = f"{plural(len(rows), 'client')} took part."
+    if run.state.config.federation.secure:
+        words += " In a secure sum, nobody learns the records and losses of one site."
     if len(rows) > MAX_LISTED:
         words += f" The first {MAX_LISTED} are listed."
     table = Table(header, rows[:MAX_LISTED])
@@ -243,12 +290,22 @@ def _expected_figure(expected: Mapping[str, float]) -> Figure:
 
 
 def _client_row(
-    name: str, taken: Sequence[ClientMetrics], expected: float | None, failed: int
+    config: Config,
+    name: str,
+    taken: Sequence[ClientMetrics],
+    expected: float | None,
+    failed: int,
 ) -> tuple[str, ...]:
+    """A client's figures, except those that the server does not learn: of a secure sum
+    it knows means only, and private training tells no loss.
+    """
+    knows_records = not config.federation.secure
+    knows_loss = config.trains and config.privacy.colour == "plain" and knows_records
     records = MISSING
     loss = MISSING
-    if taken:
+    if taken and knows_records:
         records = f"{taken[-1].records:,}"
+    if taken and knows_loss:
         loss = f"{taken[-1].loss:.3f}"
     weights = [metrics.teacher_share for metrics in taken]
     shares = [share for share in weights if share is not None]

@@ -36,6 +36,13 @@ def print_plainly(console: Console, words: str) -> None:
     console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
+def print_sentences(console: Console, markup: str) -> None:
+    """Print sentences, broken between words in a terminal; elsewhere each paragraph is
+    one line.
+    """
+    console.print(markup, soft_wrap=not console.is_terminal)
+
+
 def plural(count: int, noun: str, nouns: str = "") -> str:
     """`1 seed`, `3 seeds`, `1,200 records`; `nouns` where an s is not enough."""
     if count == 1:

@@ -33,6 +33,7 @@ from fedaux.data.sources import SOURCES, open_source
 OBJECTS = ("data", "public", "test", "model", "size")  # keywords that are no settings
 # to which the images of a folder are resized where nothing else is said
 IMAGE_SIZE = 32
+LONGEST_NAME = 255  # of a file; a longer text is no path
 
 
 def make_config(
@@ -197,8 +198,16 @@ def _section(table: dict[str, Any], name: str) -> dict[str, Any]:
 def _texts(values: list[Any]) -> bool:
     """Whether a list is of texts, rather than one entry for each client."""
     return bool(values) and all(
-        isinstance(value, str) and not Path(value).exists() for value in values
+        isinstance(value, str) and not _exists(value) for value in values
     )
+
+
+def _exists(text: str) -> bool:
+    """Whether this is the path of something; a long text is not."""
+    try:
+        return Path(text).exists()
+    except OSError:
+        return False
 
 
 def _at_least_one(values: list[Any]) -> list[Any]:
@@ -227,6 +236,11 @@ def _named_source(value: str | PurePath, size: int | None) -> dict[str, Any]:
         options["size"] = size
     if isinstance(value, str) and (value in SOURCES or ":" in value):
         return {"source": value, "options": options}
+    if isinstance(value, str) and not _exists(value) and len(value) > LONGEST_NAME:
+        raise DataError(
+            f"{value[:40]!r}… is neither a path nor a source: give texts as a list, "
+            "[text, …], or in a tuple with their labels"
+        )
     path = Path(value).expanduser()
     source = source_of(path)
     if source == "images":

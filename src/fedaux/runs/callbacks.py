@@ -108,6 +108,7 @@ def round_metrics(result: RoundResult) -> Row:
     such as FedAvg's teachers.
     """
     row: Row = {"round": result.round, "accuracy": result.mean_accuracy}
+    row["start"] = result.mean_start
     if len(result.accuracy) > 1:
         row |= _named("accuracy", result.accuracy)
     for name in METRIC_NAMES:
@@ -116,7 +117,7 @@ def round_metrics(result: RoundResult) -> Row:
     if result.largest_teacher is not None:
         _, largest_share = result.largest_teacher
     row |= {
-        "local_loss": result.local_loss,
+        "local_loss": result.local_loss or None,  # where nobody trains, or tells it
         "distill_loss": result.distill_loss,
         "effective_teachers": result.effective_teachers,
         "largest_teacher_share": largest_share,

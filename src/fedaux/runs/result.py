@@ -48,6 +48,28 @@ class PrivacyStatement:
         return str(self)
 
 
+class History(list[dict[str, Any]]):
+    """All metrics by round: a list of dictionaries, printed as a table."""
+
+    def __repr__(self) -> str:
+        names = list(dict.fromkeys(name for row in self for name in row))
+        lines = [names]
+        lines += [[_cell(row.get(name)) for name in names] for row in self]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.rjust(width) for cell, width in zip(line, widths, strict=True)
+            )
+            for line in lines
+        )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 class Result(FinishedRun):
     """A finished run.
 
@@ -69,13 +91,13 @@ class Result(FinishedRun):
     @property
     def history(self) -> Any:
         """All metrics by round: a pandas DataFrame if pandas is installed, else a list
-        of dictionaries.
+        of dictionaries that prints as a table.
         """
         rows = [round_metrics(result) for result in self.state.history]
         try:
             return importlib.import_module("pandas").DataFrame(rows).set_index("round")
         except ImportError:
-            return rows
+            return History(rows)
 
     @property
     def privacy(self) -> PrivacyStatement:
@@ -136,6 +158,16 @@ class Result(FinishedRun):
         """
         return self.model.save_pretrained(folder, onnx)
 
+    def write_report(self) -> Path:
+        """Write `report.html` to the folder of the run, as `fedaux report FOLDER` does.
+
+        Returns:
+            The path of the page.
+        """
+        from fedaux.report.run_page import write_run_report
+
+        return write_run_report(self.folder)
+
     def plot(self) -> Chart:
         """Draw the accuracy by round: notebooks show the chart, `.save("curve.pdf")`
         writes it (svg, pdf, png).
@@ -162,7 +194,7 @@ class Result(FinishedRun):
             f"{self.label}: accuracy {self.accuracy:.3f} after "
             f"{plural(self.state.round, 'round')}, {plural(clients, 'client')}",
             f"privacy: {self.privacy.summary}",
-            f"folder: {self.folder}",
+            f"folder: {self.folder}; write_report() makes a page of it",
             *(f"warning: {warning}" for warning in self.warnings),
         ]
         return "\n  ".join(lines)

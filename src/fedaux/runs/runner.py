@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -103,7 +102,7 @@ def run(
         size: The size of images in pixels, for images that come from a folder or a
             dataset.
         on_progress: Called with an event of `fedaux.core.progress` as work proceeds;
-            None: a panel in a terminal or a notebook, else nothing.
+            None: a panel in a terminal or a notebook, else lines on standard error.
         cache: The folder for extractors and features; by default `$FEDAUX_CACHE`, else
             `~/.cache/fedaux`.
         callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines
@@ -147,17 +146,15 @@ def vouch_for_classes(server: Server) -> None:
 
 @contextmanager
 def progress_panel(on_progress: OnProgress | None) -> Iterator[None]:
-    """Send progress of the work inside to `on_progress`, or if it is None to a panel in
-    a terminal or notebook.
+    """Send progress of the work inside to `on_progress`, or if it is None to standard
+    error: a panel in a terminal or notebook, else lines.
     """
     if on_progress is not None:
         with report_to(on_progress):
             yield
-    elif sys.stderr.isatty() or "ipykernel" in sys.modules:
+    else:
         with Live(Console(stderr=True)):
             yield
-    else:
-        yield
 
 
 def without_auto_head(config: Config) -> Config:

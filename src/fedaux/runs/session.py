@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from fedaux.config.schema import Config
+from fedaux.core import here
 from fedaux.core.progress import RoundFinished, RunStarted, report
 from fedaux.messages import Federation
 from fedaux.runs.callbacks import Callback, CallbackGroup, JsonLines
@@ -109,5 +110,6 @@ def setting_line(config: Config) -> str:
     split = f"{clients} clients"
     if config.data.partition == "dirichlet":
         split += f", α = {config.data.alpha:g}"
-    networks = ", ".join(spec.label for spec in config.prototypes)
-    return f"{config.data.source}: {split}, {networks}, seed {config.seed}"
+    networks = here.readable(", ".join(spec.label for spec in config.prototypes))
+    data = here.readable(config.data.source)
+    return f"{data}: {split}, {networks}, seed {config.seed}"

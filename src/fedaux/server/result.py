@@ -17,11 +17,15 @@ from fedaux.config.distillation import DISTILL_STEPS
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.metrics import Evaluation
+from fedaux.core.results import RoundResult
 from fedaux.data.federated import class_names
+from fedaux.privacy.accounting import weak_guarantees
 from fedaux.privacy.ledger import Ledger
 from fedaux.server.run_state import RunState
 
+ENOUGH_SIGNAL = 1.0  # records times ε of a release; below, noise hides the records
 ENOUGH_STEPS = 40  # of a client in a round; fewer hardly change a network
+FALL = 0.01  # of accuracy below the start, from which a warning names it
 
 
 def last_evaluations(state: RunState) -> dict[str, Evaluation]:
@@ -65,6 +69,23 @@ def collapse_warning(state: RunState) -> str:
     return f"{'; '.join(sentences)}. First try: {first_remedy(state)}"
 
 
+def fall_warning(history: Sequence[RoundResult]) -> str:
+    """Name the first round whose model is worse than the one that round 1 started from;
+    "" if there is none.
+    """
+    start = history[0].mean_start if history else None
+    if start is None:
+        return ""
+    for result in history:
+        if result.mean_accuracy < start - FALL:
+            return (
+                f"Round {result.round} has accuracy {result.mean_accuracy:.3f}, below "
+                f"the {start:.3f} of the model that round 1 started from: training or "
+                "distillation undoes what it had."
+            )
+    return ""
+
+
 def describe_unknown_classes(state: RunState, label: str = "") -> list[str]:
     """Describe the classes that the private head of a prototype, or of any, knows
     nothing of: `cat: about 12 ± 30`.
@@ -90,6 +111,18 @@ def describe_unknown_classes(state: RunState, label: str = "") -> list[str]:
     return sentences
 
 
+def privacy_warnings(state: RunState) -> list[str]:
+    """Say which part of the guarantee is worth nothing, a sentence each."""
+    config = state.config
+    if not (config.releases or config.privacy.private_training):
+        return []
+    metrics = [
+        client for result in state.history for client in result.client_metrics.values()
+    ]
+    records = max((client.records for client in metrics), default=0)
+    return weak_guarantees(config.privacy, records)
+
+
 def first_remedy(state: RunState) -> str:
     """Suggest a change for the likeliest cause: too few local steps, a weak
     distillation, uninformative features.
@@ -100,6 +133,12 @@ def first_remedy(state: RunState) -> str:
     records = [client.records for client in metrics] or [1]
     batches = math.ceil(median(records) / config.local.batch_size)
     steps = config.local.epochs * batches
+    if config.releases and median(records) * config.privacy.epsilon < ENOUGH_SIGNAL:
+        return (
+            f"a larger privacy.epsilon, or clients with more records: of "
+            f"{median(records):g} records at ε = {config.privacy.epsilon:g} a release "
+            "is mostly noise."
+        )
     if not method.analytic and steps < ENOUGH_STEPS:
         epochs = math.ceil(ENOUGH_STEPS / batches)
         return (
@@ -138,6 +177,13 @@ class FinishedRun:
         return [result.mean_accuracy for result in self.state.history]
 
     @property
+    def start(self) -> float | None:
+        """Test accuracy before round 1, the mean over prototypes; None where nothing is
+        trained.
+        """
+        return self.state.history[0].mean_start if self.state.history else None
+
+    @property
     def accuracy(self) -> float:
         """Test accuracy after the last round, not the best round, which only the test
         labels could have chosen.
@@ -162,6 +208,10 @@ class FinishedRun:
     def warnings(self) -> list[str]:
         """All that is wrong with the model, a sentence each."""
         warnings = [self.warning] if self.warning else []
+        fall = fall_warning(self.state.history)
+        if fall:
+            warnings.append(fall)
+        warnings += privacy_warnings(self.state)
         unknown = "; ".join(self.unknown_classes)
         if unknown:
             warnings.append(
@@ -192,6 +242,7 @@ class FinishedRun:
             "seed": config.seed,
             "rounds": self.state.round,
             "accuracy": self.accuracy,
+            "start": self.start,
             "curve": self.curve,
             "prototypes": last.accuracy,
             "metrics": last.metrics,

@@ -197,11 +197,16 @@ class Round:
         if ensemble is not None and self.distils:
             weights, loss = self._distil(weights, ensemble)
         with self.costs.phase("test"):
-            tests = evaluations(
-                server.networks, weights, server.public.test_inputs, server.classes
-            )
-        result = self._result(state, loss, tests)
+            tests = self._test(weights)
+            start = self._test(self.sent) if self.number == 1 else {}
+        result = self._result(state, loss, tests, start)
         return state.after(weights, result, method_state)
+
+    def _test(self, weights: dict[str, Arrays]) -> dict[str, Evaluation]:
+        server = self.server
+        return evaluations(
+            server.networks, weights, server.public.test_inputs, server.classes
+        )
 
     def _add_standing_teachers(self, state: RunState) -> None:
         with self.costs.phase("teach"):
@@ -251,6 +256,7 @@ class Round:
         state: RunState,
         distill_loss: float | None,
         tests: Mapping[str, Evaluation],
+        start: Mapping[str, Evaluation],
     ) -> RoundResult:
         """Return this round's entry in the history."""
         effective = teachers = None
@@ -279,4 +285,5 @@ class Round:
             seconds=self.costs.seconds,
             metrics={label: test.summary() for label, test in tests.items()},
             confusion={label: test.table.tolist() for label, test in tests.items()},
+            start={label: test.accuracy for label, test in start.items()},
         )

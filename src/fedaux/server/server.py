@@ -19,6 +19,7 @@ from fedaux.core.progress import Notice, report
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
+from fedaux.privacy.accounting import weak_guarantees
 from fedaux.privacy.roster import ROSTER_FILE, read_roster
 from fedaux.scoring.base import PublicScorer
 from fedaux.scoring.features import H0, FeatureCache
@@ -226,6 +227,9 @@ def make_server(
     data = open_public(config)
     for note in data.notes:
         report(Notice(note))
+    if config.releases or config.privacy.private_training:
+        for note in weak_guarantees(config.privacy):
+            report(Notice(note))
     return Server.of(
         config,
         data.aux,

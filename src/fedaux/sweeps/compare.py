@@ -30,6 +30,7 @@ def compare(
     test: Any = None,
     model: Any = None,
     size: int | None = None,
+    title: str = "",
     jobs: int = 1,
     threads: int = 1,
     on_progress: OnProgress | None = None,
@@ -55,6 +56,7 @@ def compare(
             paper.
         data: Private data, as in `fedaux.run`; so are public, test, model, size, cache
             and settings.
+        title: The title of the report and of the tables.
         jobs: The number of parallel runs, each in its own process; more than 1 need `if
             __name__ == "__main__":`.
         threads: The number of PyTorch threads of each run.
@@ -80,7 +82,7 @@ def compare(
     )
     if jobs > 1:
         _require_importable(config, names, jobs)
-    sweep = Sweep.of(config, {"method": names}, seeds, chosen)
+    sweep = Sweep.of(config, {"method": names}, seeds, chosen, title=title)
     if folder is None:
         folder = Path("runs") / f"compare-{config.hash[:8]}"
     with progress_panel(on_progress):

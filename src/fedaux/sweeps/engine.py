@@ -26,10 +26,10 @@ from fedaux.core.progress import (
     report,
     report_to,
 )
-from fedaux.report.arms import ArmResult, collapsed, metrics_by_round
+from fedaux.report.arms import ArmResult, collapsed, metrics_by_round, starts_of
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import pretrain, run
-from fedaux.server.result import FinishedRun
+from fedaux.server.result import FinishedRun, fall_warning
 from fedaux.server.run_state import STATE_FILE, StateError
 from fedaux.sweeps.grid import Arm, PlannedRun, Sweep
 from fedaux.sweeps.results import FailedRun, SweepResult
@@ -128,6 +128,8 @@ def _arm_result(arm: Arm, results: Sequence[FinishedRun]) -> ArmResult:
         privacy=privacy,
         warning=collapsed(results),
         privacy_line=privacy_line,
+        starts=starts_of(results),
+        fall=fall_warning(results[0].state.history),
         metrics=tuple(metrics),
     )
 

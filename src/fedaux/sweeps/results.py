@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedaux.config.method_facts import reason
 from fedaux.config.methods import find_method
+from fedaux.core import here
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.io import write_atomically
 from fedaux.report.arm_tables import (
@@ -28,6 +29,7 @@ from fedaux.report.arm_tables import (
 )
 from fedaux.report.arms import ArmResult
 from fedaux.report.comparison_page import write_comparison
+from fedaux.report.run_page import data_name
 from fedaux.report.statistics import (
     FEWEST_SEEDS,
     Difference,
@@ -112,10 +114,12 @@ class SweepResult:
         """The settings that all arms share; those that vary are in the table."""
         base = self.sweep.base
         settings = {
-            "data.source": base.data.source,
+            "data.source": data_name(base),
             "data.clients": plural(base.data.clients, "client"),
             "data.alpha": f"{SYMBOLS['data.alpha']} = {base.data.alpha:g}",
-            "prototypes": ", ".join(spec.label for spec in base.prototypes),
+            "prototypes": here.readable(
+                ", ".join(spec.label for spec in base.prototypes)
+            ),
             "rounds": plural(base.rounds, "round"),
         }
         shared = [
@@ -282,7 +286,7 @@ def write_results(result: SweepResult) -> SweepResult:
     compared = differences(result.arms)
     files = {
         "table.md": _markdown_page(result, compared),
-        "table.tex": _latex_tables(result),
+        "table.tex": latex_tables(result),
         "table.csv": summary_csv(result.arms),
         "runs.csv": runs_csv(result.arms),
         "sweep.json": json.dumps(result.to_dict(), indent=1, ensure_ascii=False),
@@ -319,10 +323,10 @@ def _markdown_page(result: SweepResult, compared: Sequence[Difference]) -> str:
     return page
 
 
-def _latex_tables(result: SweepResult) -> str:
+def latex_tables(result: SweepResult) -> str:
     """Return table.tex: the table, and where two settings vary one by them."""
-    folder = result.folder.absolute().name.lower()
-    label = "tab:" + re.sub(r"[^a-z0-9]+", "-", folder).strip("-")
+    name = result.sweep.title or result.folder.absolute().name
+    label = "tab:" + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     notes = [f"{method}: {settings}." for method, settings in result.chosen]
     if result.privacy_line:
         notes.append(f"Privacy: {result.privacy_line}.")

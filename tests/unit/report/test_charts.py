@@ -327,3 +327,21 @@ def test_a_png_has_the_colours_of_the_page(tmp_path: Path) -> None:
     image = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).reshape(-1, 3)
     found = {"#{:02x}{:02x}{:02x}".format(*pixel) for pixel in np.unique(image, axis=0)}
     assert {read_colours()[name] for name in ("hero", "t0", "t3", "faint")} <= found
+
+
+def test_sites_have_their_names_and_simulated_clients_numbers() -> None:
+    counts = np.ones((3, 2), int)
+    sites = texts(Bubbles(counts, ["charite", "lyon", "utrecht"], ["cat", "dog"]))
+    assert {"charite", "lyon", "utrecht"} <= set(sites)
+    simulated = [f"client-{i:03}" for i in range(3)]
+    assert {"0", "1", "2"} <= set(texts(Bubbles(counts, simulated, ["cat", "dog"])))
+    many = [f"hospital-of-a-long-name-{i}" for i in range(40)]
+    assert "38" in texts(Bubbles(np.ones((40, 2), int), many, ["cat", "dog"]))
+
+
+def test_a_curve_may_begin_later_than_others() -> None:
+    lines = [Line("a", [0.1, 0.5, 0.6]), Line("b", [0.7, 0.8], offset=1)]
+    chart = LineChart(lines, "round", "y", x_values=["0", "1", "2"])
+    assert chart.count == 3
+    assert "b, round 1: 0.7" in titles(chart)
+    assert "a, round 0: 0.1" in titles(chart)

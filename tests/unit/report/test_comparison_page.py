@@ -218,3 +218,23 @@ def test_a_suggestion_is_made_once() -> None:
         "B: no better than the commonest class.",
         "C: cut",
     ]
+
+
+def test_round_0_is_in_curves_and_table(
+    several: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[LineChart] = []
+    monkeypatch.setattr(LineChart, "save", lambda self, *rest: drawn.append(self))
+    folders = tuple(several / "runs" / f"fedavg-{seed}" for seed in range(3))
+    curves = np.array([[0.2, 0.4]] * 3)
+    trained = ArmResult("trained", {}, {}, (0, 1, 2), folders, curves)
+    trained = replace(trained, starts=(0.1, 0.3, 0.5), fall="Round 1 is below it.")
+    computed = ArmResult("computed", {}, {}, (0, 1, 2), folders, curves)
+    text = write_comparison(tmp_path, "Two", [trained, computed]).read_text()
+    assert "<th>round 0</th>" in text
+    assert "<td>trained</td><td>30.0 ± 20.0 %</td>" in text
+    assert "trained: Round 1 is below it." in text
+    first, second = drawn[0].lines
+    assert first.values == pytest.approx([0.3, 0.2, 0.4])
+    assert (len(second.values), second.offset) == (2, 1)
+    assert drawn[0].x_values == ["0", "1", "2"]

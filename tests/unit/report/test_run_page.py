@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import AuxConfig
 from fedaux.core.failures import Failure
 from fedaux.data.federated import open_data
@@ -22,7 +23,13 @@ from fedaux.report.reported_run import (
     may_show,
     recall,
 )
-from fedaux.report.run_page import write_run_report
+from fedaux.report.run_page import (
+    accuracy_chart,
+    data_name,
+    describe_setting,
+    write_run_report,
+)
+from fedaux.runs.callbacks import round_metrics
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState, StateError
 from fedaux.server.run_writer import RunWriter
@@ -199,3 +206,106 @@ def test_records_are_shown_only_if_anyone_may_see_them() -> None:
             TINY_CONFIG, data=replace(TINY_CONFIG.data, source="images", path="scans")
         )
     )
+
+
+def test_a_secure_sum_shows_no_records_of_one_site(
+    done: FinishedRun, tmp_path: Path
+) -> None:
+    """Every site had the mean of all, as if that were its own number."""
+    config = done.state.config
+    count = done.state.history[-1].client_metrics["client-000"].records
+    row = f"<td>client-000</td><td>{count:,}</td>"
+    assert row in page_of(done.state, tmp_path / "open")
+    federation = replace(config.federation, secure=True)
+    secure = replace(config, method="fedavg", federation=federation)
+    text = page_of(replace(done.state, config=secure), tmp_path / "secure")
+    assert row not in text
+    assert "<td>client-000</td><td>–</td>" in text
+    assert "nobody learns the records and losses of one site" in text
+
+
+def test_where_nothing_trains_there_is_no_loss(
+    done: FinishedRun, tmp_path: Path
+) -> None:
+    """ "last local loss 0.000" stood beside every site of a private head."""
+    assert round_metrics(done.state.history[-1])["local_loss"] > 0
+    (last,) = done.state.history[-1:]
+    still = {
+        name: replace(metrics, loss=0.0)
+        for name, metrics in last.client_metrics.items()
+    }
+    last = replace(last, client_metrics=still)
+    assert "local_loss" not in round_metrics(last)
+    config = replace(done.state.config, method="ridge")
+    state = replace(done.state, config=config, history=(last,), round=1)
+    assert "0.000</td>" not in page_of(state, tmp_path)
+
+
+def test_titles_have_names_that_a_reader_knows(
+    done: FinishedRun, tmp_path: Path
+) -> None:
+    """The page was "FedAUX on here:data-c63ca03c"."""
+    config = done.state.config
+    handed = replace(config, data=replace(config.data, source="here:data-c63ca03c"))
+    assert data_name(handed) == "your data"
+    files = replace(config, data=replace(config.data, source="npy", path="/a/scans"))
+    assert data_name(files) == "scans"
+    net = PrototypeSpec("here:Net-f5294eac")
+    assert "Net · seed 0" in describe_setting(replace(handed, prototypes=(net,)))
+    text = page_of(replace(done.state, config=handed), tmp_path)
+    assert "<h1>FedDF on your data</h1>" in text
+
+
+def test_round_0_is_the_start_and_a_fall_below_it_is_a_warning(
+    done: FinishedRun, tmp_path: Path
+) -> None:
+    """FedAUX fell from a head of 63 % to 24 % in round 1, without a word."""
+    label = next(iter(done.state.weights))
+    first, *others = done.state.history
+    assert FinishedRun(done.state, tmp_path).start is None
+    better = replace(first, start={label: first.accuracy[label] - 0.05})
+    risen = replace(done.state, history=(better, *others))
+    assert FinishedRun(risen, tmp_path).start == better.mean_start
+    assert not any("below" in one for one in FinishedRun(risen, tmp_path).warnings)
+    chart = accuracy_chart(risen)
+    assert chart.x_values == ["0", "1", "2"]
+    assert len(chart.lines[0].values) == 3
+    worse = replace(first, start={label: first.accuracy[label] + 0.05})
+    fallen = FinishedRun(replace(done.state, history=(worse, *others)), tmp_path)
+    assert any(
+        one.startswith("Round 1 has accuracy") and "below the" in one
+        for one in fallen.warnings
+    )
+    assert "Round 1 has accuracy" in page_of(fallen.state, tmp_path / "page")
+    RunWriter(tmp_path / "stored").save(risen)
+    assert RunState.load(tmp_path / "stored").history[0].start == better.start
+
+
+def test_one_round_without_a_start_is_a_bar(done: FinishedRun, tmp_path: Path) -> None:
+    """A private head has one exchange, and had a curve of one point."""
+    last = replace(done.state.history[-1], round=1)
+    text = page_of(replace(done.state, round=1, history=(last,)), tmp_path)
+    learning = text[text.index('id="learning"') : text.index('id="split"')]
+    assert "rail" in learning
+    assert "curve" not in learning
+
+
+def test_a_guarantee_that_promises_nothing_is_a_warning(
+    result: FinishedRun, tmp_path: Path
+) -> None:
+    """ε = 1000 and δ = 0.5 ran without a word."""
+
+    def warnings(**privacy: float) -> list[str]:
+        config = result.state.config
+        changed = replace(config, privacy=replace(config.privacy, **privacy))
+        state = replace(result.state, config=changed)
+        return FinishedRun(state, tmp_path).warnings
+
+    assert not any("next to nothing" in one for one in warnings(epsilon=10.0))
+    assert any("ε = 1000 promises next to" in one for one in warnings(epsilon=1000.0))
+    assert any("δ = 0.5 promises next to" in one for one in warnings(delta=0.5))
+    metrics = result.state.history[-1].client_metrics
+    records = max(client.records for client in metrics.values())
+    at_least = 1 / records
+    assert any("δ =" in one for one in warnings(delta=at_least))
+    assert not any("δ =" in one for one in warnings(delta=0.9 * at_least))

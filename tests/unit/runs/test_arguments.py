@@ -354,3 +354,28 @@ def test_comparisons_are_checked_too(tmp_path: Path) -> None:
         ConfigError, match=r"jobs = 2 needs parts that other processes can import"
     ):
         fedaux.compare(["fedavg", Method("Mine")], tmp_path, data=(X, Y), jobs=2)
+
+
+def test_a_data_frame_says_how_it_is_given() -> None:
+    """It had "no labels"."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"age": [1.0, 2.0], "label": [0, 1]})
+    with pytest.raises(FedauxError, match=r"data is a DataFrame.*drop\(columns="):
+        make_config("fedaux", data=frame)
+
+
+def test_float_images_of_0_to_255_are_images() -> None:
+    """Pre-training refused them after all else."""
+    config = make_config("fedaux", data=(X.astype(np.float32), Y))
+    assert open_data(config).private.x.dtype == np.uint8
+
+
+def test_long_texts_are_no_paths() -> None:
+    """`public=["long text"]` was an OSError, "File name too long"."""
+    texts = ["a long letter " * 400, "another one " * 400]
+    config = make_config("fedaux", data=(texts, [0, 1]), public=texts)
+    found = here.find(config.aux.source)
+    assert found is not None
+    assert list(found().train.x) == texts
+    with pytest.raises(FedauxError, match="neither a path nor a source"):
+        make_config("fedaux", data=(texts, [0, 1]), public=texts[0])

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from fedaux.cli.run import show_run
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, FederationConfig
@@ -17,13 +19,16 @@ from fedaux.core.progress import (
     ProgressEvent,
     RoundFinished,
     RunStarted,
+    report,
     report_to,
 )
+from fedaux.core.results import RoundResult
 from fedaux.messages import TrainOrder
 from fedaux.runs.callbacks import Callback
 from fedaux.runs.folders import stored_state
+from fedaux.runs.result import Result
 from fedaux.runs.run_lock import LOCK_FILE, LockedError, RunLock
-from fedaux.runs.runner import planner, run_over_regions
+from fedaux.runs.runner import planner, progress_panel, run_over_regions
 from fedaux.runs.session import run_in_folder, setting_line
 from fedaux.server.loop import QuorumError
 from fedaux.server.regions import REGIONS_FOLDER, RegionError
@@ -32,6 +37,8 @@ from helpers.runs import finished_run
 from helpers.scripted import CONFIG, WIDE, Scripted, fails, make_server
 from helpers.scripted import MLP as SMALL
 from helpers.tiny import MLP, TINY_CONFIG
+
+ROUND = RoundResult(1, {"mlp-0": 0.5}, {})
 
 
 def test_a_round_is_saved_before_anybody_hears_of_it(tmp_path: Path) -> None:
@@ -190,3 +197,48 @@ def test_a_plan_needs_an_embedding_scorer(tmp_path: Path) -> None:
         match="a plan needs the scorer class-embedding, not logistic",
     ):
         planner(tmp_path / "my.toml", 10, 1e-5, "replace-one")
+
+
+def test_without_a_terminal_a_run_in_python_says_how_far_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four minutes were silent in a file, of which the command line prints lines."""
+    with progress_panel(None):
+        report(RoundFinished(ROUND, 2, ""))
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert found.err.startswith("round 1/2: accuracy 0.500")
+
+
+def test_a_run_of_python_has_a_report_and_its_history_is_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = finished_run(tmp_path)
+    result = Result(done.state, done.folder)
+    assert result.write_report() == tmp_path / "report.html"
+    assert "<h1>" in (tmp_path / "report.html").read_text()
+
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr("fedaux.runs.result.importlib.import_module", missing)
+    header, first, second = repr(result.history).splitlines()
+    assert header.split()[:2] == ["round", "accuracy"]
+    assert (first.split()[0], second.split()[0]) == ("1", "2")
+    assert len({len(header), len(first), len(second)}) == 1
+    assert result.history[1]["accuracy"] == done.curve[1]
+
+
+def test_warnings_are_commands_on_the_command_line_and_keywords_in_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command line said `First try: local={"epochs": 40}`."""
+    done = finished_run(tmp_path)
+    label = next(iter(done.state.weights))
+    table = [[36, *[0] * 9] for _ in range(10)]
+    last = replace(done.state.history[-1], confusion={label: table})
+    state = replace(done.state, history=(*done.state.history[:-1], last))
+    result = Result(state, done.folder)
+    assert "--set" not in result.warning
+    show_run(result, Console(width=1000), as_json=False)
+    assert "First try: --set" in capsys.readouterr().out

@@ -135,3 +135,20 @@ def test_classes_that_noise_hides_are_named_with_their_counts() -> None:
     assert FinishedRun(state([digits(False)]), Path("runs/x")).unknown_classes == []
     again = RoundResult.from_dict(json.loads(json.dumps(last.to_dict())))
     assert again.unknown_classes == last.unknown_classes
+
+
+def test_few_records_at_a_small_epsilon_need_less_noise() -> None:
+    """ε = 0.01 with seven records a client was answered by more epochs."""
+    state = finished_state()
+    last = state.history[-1]
+    few = {
+        name: replace(metrics, records=7)
+        for name, metrics in last.client_metrics.items()
+    }
+    state = replace(state, history=(replace(last, client_metrics=few),))
+    privacy = replace(state.config.privacy, epsilon=0.01)
+    noisy = replace(state, config=replace(state.config, privacy=privacy))
+    assert first_remedy(noisy).startswith("a larger privacy.epsilon, or clients with")
+    louder = replace(privacy, epsilon=1.0)
+    loud = replace(state, config=replace(state.config, privacy=louder))
+    assert "local.epochs" in first_remedy(loud)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.report.arms import ArmResult
 from fedaux.sweeps.grid import Sweep
-from fedaux.sweeps.results import SweepResult
+from fedaux.sweeps.results import SweepResult, latex_tables
 from helpers.tiny import TINY_CONFIG
 
 
@@ -59,3 +60,18 @@ def test_a_model_without_some_classes_is_not_called_collapsed() -> None:
     collapsed = replace(found, arms=(warned, fedaux)).collapsed
     assert collapsed.startswith("No better than always answering one class, or without")
     assert "FEDAVG. The report says" in collapsed
+
+
+def test_captions_and_labels_have_names_that_a_reader_knows() -> None:
+    """They had here:data-c63ca03c, here:Net-f5294eac and tab:compare-56ed31af."""
+    found = result({"fedavg": [0.5], "fedaux": [0.8]})
+    base = replace(
+        TINY_CONFIG,
+        data=replace(TINY_CONFIG.data, source="here:data-c63ca03c"),
+        prototypes=(PrototypeSpec("here:Net-f5294eac"),),
+    )
+    titled = replace(found, sweep=replace(found.sweep, base=base, title="My methods"))
+    assert "here:" not in titled.caption
+    assert "your data, " in titled.caption
+    assert "Net, " in titled.caption
+    assert r"\label{tab:my-methods}" in latex_tables(titled)
