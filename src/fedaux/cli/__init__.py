@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedaux import __version__
-from fedaux.cli.common import examples, run_app
+from fedaux.cli.common import SUGGEST_COMMANDS, examples, run_app
 from fedaux.cli.deploy import app as deploy
 from fedaux.cli.init import app as init
 from fedaux.cli.methods import app as methods
@@ -21,6 +21,7 @@ from fedaux.cli.sweep import app as sweep
 from fedaux.cli.tune import app as tune
 
 app = typer.Typer(
+    suggest_commands=SUGGEST_COMMANDS,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -56,8 +57,8 @@ def fedaux(
         ),
     ] = False,
 ) -> None:
-    """Federated learning with public auxiliary data, on Flower: FedAUX, FedAvg,
-    FedProx, FedDF, FedBE.
+    """Federated learning with public auxiliary data, on Flower: a private head in one
+    exchange, FedAUX, and their rivals, which `fedaux methods` lists.
     """
 
 

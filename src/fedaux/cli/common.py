@@ -15,9 +15,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperCommand
 
 from fedaux.core.errors import Exit, FedauxError, exit_code
 
@@ -48,6 +50,36 @@ Json = Annotated[
         "--json", help="One JSON object on standard output; all else on standard error."
     ),
 ]
+
+
+# click 8.2 suggests commands itself, and typer would say the same once more
+SUGGEST_COMMANDS = not hasattr(click.exceptions, "NoSuchCommand")
+
+
+class CommandWithSettings(TyperCommand):
+    """A command with --set, which says so of an option that is a setting."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            key = setting_of(error.option_name)
+            if not key:
+                raise
+            raise click.UsageError(
+                f"{error.option_name} is no option but a setting: --set {key}=VALUE",
+                ctx,
+            ) from error
+
+
+def setting_of(option: str) -> str:
+    """The key of the setting that an unknown option may mean; "" if there is none."""
+    from fedaux.config.parsing import keys_of
+    from fedaux.config.schema import Config
+
+    name = option.lstrip("-").replace("-", "_")
+    meant = (key for key in keys_of(Config) if name in (key, key.rpartition(".")[2]))
+    return next(meant, "")
 
 
 def examples(*lines: str) -> str:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedaux.cli.common import Json, console_for, examples, print_result
+from fedaux.cli.common import (
+    SUGGEST_COMMANDS,
+    Json,
+    console_for,
+    examples,
+    print_result,
+)
 
 if TYPE_CHECKING:
     pass
@@ -15,6 +21,7 @@ from fedaux.cli.deploy_watch import WatchedFolder
 from fedaux.cli.deploy_watch import app as watching
 
 app = typer.Typer(
+    suggest_commands=SUGGEST_COMMANDS,
     no_args_is_help=True,
     help="Real sites: certificates, keys, settings, scripts, and a check.",
 )

@@ -24,7 +24,7 @@ def methods(as_json: Json = False) -> None:
     to take it.
     """
     from fedaux.config.method_facts import all_facts
-    from fedaux.report.terminal import results_table
+    from fedaux.report.terminal import print_sentences, results_table
 
     descriptions = all_facts()
     if as_json:
@@ -47,4 +47,4 @@ def methods(as_json: Json = False) -> None:
         protected.max_width = 11
         needs.max_width = 11
     console.print(table)
-    console.print(NOTE, soft_wrap=True)
+    print_sentences(console, NOTE)

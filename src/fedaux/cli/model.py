@@ -19,6 +19,10 @@ from fedaux.cli.common import Json, console_for, examples, print_json
 if TYPE_CHECKING:
     from fedaux.export.model import Model
 
+TRAINED_ON = (
+    "the model was trained on records of this folder: on new ones it is less accurate, "
+    "so evaluate it on records that it has never seen"
+)
 PREDICTIONS_SHOWN = 20  # predictions that the terminal shows
 RECALLS = ("class", "records", "recall, %", "95 % interval")
 Resize = Annotated[
@@ -225,7 +229,7 @@ def evaluate(
     """Measure an exported model on labelled records: every figure beside its baseline,
     each class, each site.
     """
-    from fedaux.export.evaluation import evaluate_model
+    from fedaux.export.evaluation import evaluate_model, was_trained_on
     from fedaux.export.input_files import InputReader
     from fedaux.export.model import Model
     from fedaux.report.model_pages import (
@@ -246,12 +250,14 @@ def evaluate(
         evaluation = evaluate_model(
             loaded, data, reader=reader, label=label, on_records=advance
         )
+    trained_on = was_trained_on(loaded, data)
     if page is not None:
         title = f"{model.name} on {data.name}"
         write_evaluation_page(page, title, loaded.classes, evaluation)
     if as_json:
         result: dict[str, Any] = {"model": str(model), "data": str(data)}
         result |= evaluation.to_dict(loaded.classes)
+        result["trained_on"] = trained_on
         if page is not None:
             result["page"] = str(page)
         print_json(result)
@@ -259,6 +265,8 @@ def evaluate(
     console = console_for(as_json)
     _print_skipped(console, evaluation.skipped)
     total = evaluation.total
+    if trained_on:
+        _print_warning(console, TRAINED_ON)
     if warning := total.collapse(loaded.classes):
         _print_warning(console, warning)
     count = int(total.table.sum())

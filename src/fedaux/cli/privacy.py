@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from fedaux.cli.common import (
+    SUGGEST_COMMANDS,
     Json,
     console_for,
     examples,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fedaux.runs.planner import Planner
 
 app = typer.Typer(
+    suggest_commands=SUGGEST_COMMANDS,
     no_args_is_help=True,
     help="The ε spent, the ε worth spending, and attacks on the guarantee.",
 )

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fedaux.cli.common import (
+    CommandWithSettings,
     Json,
     Overrides,
     Threads,
@@ -54,6 +55,7 @@ RunFolder = Annotated[
 
 
 @app.command(
+    cls=CommandWithSettings,
     epilog=examples(
         "fedaux run examples/digits.toml",
         "fedaux run my.toml --set method=feddf+p --set local.epochs=5",
@@ -67,7 +69,7 @@ RunFolder = Annotated[
             "fedaux run my.toml --out runs/all --regions 2  # merge two regional "
             "servers: docs, page Scale"
         ),
-    )
+    ),
 )
 def run(
     config: ConfigFile,
@@ -149,13 +151,14 @@ def resume(
 
 
 @app.command(
+    cls=CommandWithSettings,
     epilog=examples(
         "fedaux prepare my.toml --set pretrain.epochs=20",
         (
             "fedaux prepare my.toml --probe     # and how good the features are, by "
             "all private labels: studies only"
         ),
-    )
+    ),
 )
 def prepare(
     config: ConfigFile,
@@ -308,7 +311,8 @@ def show_run(
     from fedaux.config.methods import find_method
     from fedaux.report.busy import busy
     from fedaux.report.run_page import write_run_report
-    from fedaux.report.terminal import plural, sparkline
+    from fedaux.report.terminal import plural, print_sentences, sparkline
+    from fedaux.server.result import FinishedRun
 
     config = result.state.config
     last = result.state.history[-1]
@@ -325,10 +329,11 @@ def show_run(
     if len(last.accuracy) > 1:
         for prototype, value in last.accuracy.items():
             console.print(f"  {escape(prototype)}: {value:.3f}")
-    console.print(_beside(last), soft_wrap=True)
-    for warning in result.warnings:
-        console.print(
-            f"[bold yellow]Warning:[/bold yellow] {escape(warning)}", soft_wrap=True
+    print_sentences(console, _beside(last))
+    # as commands: a `Result` words them for Python
+    for warning in FinishedRun(result.state, result.folder).warnings:
+        print_sentences(
+            console, f"[bold yellow]Warning:[/bold yellow] {escape(warning)}"
         )
     _show_failures(result, console)
     if full:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedaux.cli.common import Json, examples, print_result
+from fedaux.cli.common import SUGGEST_COMMANDS, Json, examples, print_result
 from fedaux.core.event_log import printable
 
 if TYPE_CHECKING:
     from fedaux.client.approvals import ApprovalLog, LogEntry
 
 app = typer.Typer(
+    suggest_commands=SUGGEST_COMMANDS,
     no_args_is_help=True,
     help="At a site: what is asked of it, the owner's approval, and the log.",
 )

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fedaux.cli.common import (
+    CommandWithSettings,
     Json,
     Overrides,
     Threads,
@@ -124,6 +125,7 @@ def demo(
 
 
 @app.command(
+    cls=CommandWithSettings,
     epilog=examples(
         "fedaux compare examples/digits.toml",
         (
@@ -134,7 +136,7 @@ def demo(
             "fedaux compare examples/digits.toml --methods fedavg,fedaux --tuned "
             "runs/digits-tune"
         ),
-    )
+    ),
 )
 def compare(
     config: Annotated[
@@ -180,10 +182,11 @@ def compare(
 
 
 @app.command(
+    cls=CommandWithSettings,
     epilog=examples(
         "fedaux sweep grid.toml --jobs 2",
         "fedaux sweep grid.toml --set rounds=20 --set 'sweep.data.alpha=[0.01, 100.0]'",
-    )
+    ),
 )
 def sweep(
     grid: Annotated[
@@ -310,7 +313,7 @@ def show_sweep(result: SweepResult, console: Console, title: str) -> None:
     noise; where everything is.
     """
     from fedaux.report.arm_tables import pivot
-    from fedaux.report.terminal import results_table
+    from fedaux.report.terminal import print_sentences, results_table
 
     table = pivot(result.arms)
     if table is not None:
@@ -320,11 +323,12 @@ def show_sweep(result: SweepResult, console: Console, title: str) -> None:
         title = title or result.caption
     console.print(results_table(title, table.header, table.rows, best=table.best))
     if result.collapsed:
-        console.print(f"[bold yellow]{escape(result.collapsed)}[/bold yellow]\n")
+        collapsed = f"[bold yellow]{escape(result.collapsed)}[/bold yellow]\n"
+        print_sentences(console, collapsed)
     if result.privacy_line:
         privacy = f"{result.privacy_line}. The report says all of it."
-        console.print(f"[bold]Privacy.[/bold] {privacy}\n", soft_wrap=True)
+        print_sentences(console, f"[bold]Privacy.[/bold] {privacy}\n")
     if result.verdict:
-        console.print(f"{escape(result.verdict)}\n", soft_wrap=True)
+        print_sentences(console, f"{escape(result.verdict)}\n")
     beside = "tables (Markdown, CSV, LaTeX) and charts are beside it."
     console.print(f"Report: [bold]{result.report}[/bold]; {beside}", soft_wrap=True)

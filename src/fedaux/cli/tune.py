@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from fedaux.cli.common import (
+    CommandWithSettings,
     Json,
     Overrides,
     Threads,
@@ -25,6 +26,7 @@ app = typer.Typer()
 
 
 @app.command(
+    cls=CommandWithSettings,
     epilog=examples(
         (
             "fedaux tune examples/digits.toml --methods fedavg+p,scaffold+p,fedaux "
@@ -35,7 +37,7 @@ app = typer.Typer()
             "fedaux tune my.toml --set 'tune.local.lr=[0.01, 0.1]' --set "
             "'tune.distill.steps=[50, 200]'"
         ),
-    )
+    ),
 )
 def tune(
     config: Annotated[

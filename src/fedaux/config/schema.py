@@ -161,6 +161,11 @@ class Config(Settings):
         )
 
     def _check_features(self) -> None:
+        """Check the features that heads are on. A method that computes its head trains
+        no other part, so random features need no word of `head_only` there.
+        """
+        if self.random_features and find_method(self.method).analytic:
+            object.__setattr__(self, "head_only", True)
         require(
             self.head_only or self.random_features == 0,
             "random_features are of heads: set head_only = true.",

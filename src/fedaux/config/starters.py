@@ -68,7 +68,9 @@ def fill(template: str, values: Mapping[str, Any]) -> str:
         assert name in holder, f"the template does not have {key}"
         text = toml_value(value)
         holder[name] = tomlkit.value(text)
-        if holder.item(name).trivia.comment:
+        comment = holder.item(name).trivia.comment
+        holder.item(name).trivia.comment = comment.replace(f"or {text}: ", "", 1)
+        if comment:
             holder.item(name).trivia.comment_ws = " " * max(
                 1, COMMENTS - len(f"{name} = {text}")
             )

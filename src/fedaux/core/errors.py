@@ -110,8 +110,10 @@ def import_attribute(
         if not valid(value):
             raise UnknownNameError(
                 f"{what} {name!r} is an object of a Python session, and this process "
-                "has none of that name: call fedaux.run again with the same objects, "
-                "or put it into a module and name it module:name"
+                "has none of that name: call fedaux.run again with the same objects "
+                "and folder, which continues the run, and whose result has "
+                "save(FOLDER) for the model and write_report(); or put it into a "
+                "module and name it module:name"
             )
         return value
     module_name, _, attribute = name.partition(":")

@@ -99,7 +99,7 @@ def _records(
     """Rows and their labels. With declared `classes`, those of a site: no row is
     rejected for its content, or read in the light of others.
     """
-    x: NDArray[Any] = np.load(x_file, mmap_mode="r")
+    x = _mapped(x_file)
     if x.dtype == np.uint8 and x.ndim == 3:
         x = x[..., None]  # greyscale images without a channel axis
     if classes is not None:
@@ -118,6 +118,23 @@ def _records(
     return Records(x, np.array(labels, dtype=np.int64))
 
 
+def _mapped(file: Path) -> NDArray[Any]:
+    """The array of a file, without loading it; arrays of Python objects are refused."""
+    with file.open("rb") as stream:
+        read_header = npy_format.read_array_header_2_0
+        if npy_format.read_magic(stream) == (1, 0):
+            read_header = npy_format.read_array_header_1_0
+        _, _, dtype = read_header(stream)
+    if dtype.hasobject:
+        raise RecordsError(
+            f"{file} is an array of Python objects, such as rows of different lengths: "
+            "save numbers, np.save(file, x.astype(np.float32)), or texts as "
+            "np.array(texts, dtype=str)"
+        )
+    array: NDArray[Any] = np.load(file, mmap_mode="r")
+    return array
+
+
 def _own_rows(x: NDArray[Any], file: Path) -> NDArray[Any]:
     """The rows of a site: what they are is the type of the array."""
     if x.dtype.kind == "U" and x.ndim == 1:
@@ -132,14 +149,19 @@ def _own_rows(x: NDArray[Any], file: Path) -> NDArray[Any]:
 
 def _whole_numbers(file: Path, count: int, rows: str) -> NDArray[np.int64]:
     """Labels from 0 on, `count` of them, as the file `rows` has rows."""
-    y: NDArray[Any] = np.load(file).reshape(-1)
-    whole = np.issubdtype(y.dtype, np.integer)
-    if len(y) != count or not whole or y.min(initial=0) < 0:
-        raise ValueError(
-            f"{file} must hold one integer from 0 on for each of the {count} rows "
-            f"of {rows}"
-        )
-    return y.astype(np.int64)
+    y = _mapped(file).reshape(-1)
+    if len(y) != count:
+        problem = f"it has {len(y)} labels"
+    elif not np.issubdtype(y.dtype, np.integer):
+        problem = f"its values are {y.dtype}; save y.astype(np.int64)"
+    elif y.min(initial=0) < 0:
+        problem = f"row {int(np.argmin(y))} has {int(y.min())}"
+    else:
+        return y.astype(np.int64)
+    raise ValueError(
+        f"{file} must hold one integer from 0 on for each of the {count} rows of "
+        f"{rows}: {problem}"
+    )
 
 
 def _declared_numbers(declared: Sequence[str], names: Sequence[str]) -> DeclaredClasses:

@@ -360,7 +360,7 @@ def _split(
     private = corpus.train.take(parts.private)
     clients = sites or tuple(map(_simulated_name, range(data.clients)))
     if data.partition in ("given", "folders"):
-        shares = _given_shares(corpus, parts.private, clients)
+        shares = _given_shares(corpus, parts.private, clients, data.source)
     else:
         shares = partition(
             private.labels, data.partition, data.clients, data.alpha, data.shards, rng
@@ -424,15 +424,19 @@ def _check_labels(name: str, records: Records, classes: Sequence[str]) -> None:
 
 
 def _given_shares(
-    corpus: Corpus, positions: Indices, clients: tuple[str, ...]
+    corpus: Corpus, positions: Indices, clients: tuple[str, ...], source: str
 ) -> list[Indices]:
     """The places in `positions` of each client's records, as the source has distributed
     them.
     """
     if corpus.site is None:
         raise ConfigError(
-            "data.partition = 'given' is for a source that says which client a record "
-            "belongs to."
+            "data.partition = 'given' is for data that say which client a record "
+            f"belongs to, and {source!r} does not: name the column in `site` of a "
+            "table's schema.toml (`fedaux init table --site COLUMN`), return "
+            "Corpus(…, site=…) from your own source, or in Python give a list with "
+            "one (x, y) for each client. To let fedaux split the records, set "
+            "data.partition = 'dirichlet' or 'iid'; for folders of sites, 'folders'."
         )
     site_of = corpus.site[positions]
     shares = [np.flatnonzero(site_of == index) for index in range(len(clients))]

@@ -94,6 +94,12 @@ def as_corpus(value: Any, what: str, size: int | None = None) -> Corpus:
         return tidy(Corpus(value))
     if hasattr(value, "column_names") and hasattr(value, "features"):
         return tidy(from_huggingface(value, size=size))
+    if hasattr(value, "columns") and hasattr(value, "iloc"):
+        raise DataError(
+            f"{what} is a DataFrame, in which nothing says what the label is: give a "
+            "pair (df.drop(columns='label').to_numpy(), df['label'].to_numpy()), or "
+            "the file itself by `fedaux init table`"
+        )
     if isinstance(value, Dataset):
         return tidy(from_torch(value, size=size))
     if isinstance(value, tuple):
@@ -161,7 +167,7 @@ def _as_pixels(x: NDArray[Any]) -> NDArray[Any]:
         return x
     if x.dtype.kind == "f" and x.max() <= 1:
         x = np.rint(255 * x).astype(np.uint8)
-    elif x.dtype.kind in "iu" and x.max() <= 255:
+    elif x.max() <= 255 and (x.dtype.kind in "iu" or (x == np.rint(x)).all()):
         x = x.astype(np.uint8)
     return x
 

@@ -84,6 +84,22 @@ def evaluate_model(
     return predictions.evaluate(model.classes, reader.skipped)
 
 
+def was_trained_on(model: Model, path: Path) -> bool:
+    """Whether these are records that the model was trained on, by the paths of its
+    settings: of a simulation's private data, or of a folder around or in them.
+    """
+    data = model.card["config"]["data"]
+    if not data["path"] or data["partition"] == "own":
+        return False
+    trained = Path(data["path"]).expanduser().resolve()
+    evaluated = path.expanduser().resolve()
+    if evaluated == trained or trained.is_relative_to(evaluated):
+        return True
+    tested = str(dict(data["options"]).get("test", "test"))
+    inside = evaluated.is_relative_to(trained)
+    return inside and tested not in evaluated.relative_to(trained).parts
+
+
 @dataclass
 class _Predictions:
     """What a model answers to all blocks so far."""

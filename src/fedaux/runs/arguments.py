@@ -33,7 +33,7 @@ from fedaux.data.sources import SOURCES, open_source
 OBJECTS = ("data", "public", "test", "model", "size")  # keywords that are no settings
 # to which the images of a folder are resized where nothing else is said
 IMAGE_SIZE = 32
-LONGEST_NAME = 255  # of a file; a longer text is no path
+LONGEST_PATH_PART = 255  # of a file; a longer text is no path
 
 
 def make_config(
@@ -236,7 +236,7 @@ def _named_source(value: str | PurePath, size: int | None) -> dict[str, Any]:
         options["size"] = size
     if isinstance(value, str) and (value in SOURCES or ":" in value):
         return {"source": value, "options": options}
-    if isinstance(value, str) and not _exists(value) and len(value) > LONGEST_NAME:
+    if isinstance(value, str) and not _exists(value) and len(value) > LONGEST_PATH_PART:
         raise DataError(
             f"{value[:40]!r}… is neither a path nor a source: give texts as a list, "
             "[text, …], or in a tuple with their labels"

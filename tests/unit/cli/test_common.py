@@ -2,6 +2,7 @@
 traceback only for bugs.
 """
 
+import io
 import operator
 import sys
 from functools import partial
@@ -10,6 +11,8 @@ from pathlib import Path
 import click
 import pytest
 import typer
+from rich.console import Console
+from typer.testing import CliRunner
 
 from fedaux.cli import app
 from fedaux.cli.common import (
@@ -20,6 +23,7 @@ from fedaux.cli.common import (
     with_local_modules,
 )
 from fedaux.core.errors import Exit, FedauxError
+from fedaux.report.terminal import print_sentences
 
 
 def commands(group: click.Command, path: str) -> list[tuple[str, click.Command]]:
@@ -142,3 +146,41 @@ def test_a_folder_that_cannot_be_written_is_not_a_full_one(
     said = capsys.readouterr().err
     assert words in said
     assert ("Make room" in said) == (number == 28)
+
+
+@pytest.mark.parametrize("words", [["rnu"], ["deploy", "statsu"]])
+def test_a_suggestion_is_made_once(words: list[str]) -> None:
+    found = CliRunner().invoke(app, words)
+    assert found.output.count("Did you mean") == 1
+
+
+def test_a_setting_that_is_no_option_is_one_of_set() -> None:
+    """`--rounds 3` meant '--out' or '--regions'."""
+    found = CliRunner().invoke(app, ["run", "my.toml", "--rounds", "3"])
+    words = " ".join(found.output.replace("│", " ").split())
+    assert "--rounds is no option but a setting: --set rounds=VALUE" in words
+    assert "Did you mean" not in words
+    nested = CliRunner().invoke(app, ["compare", "my.toml", "--alpha", "3"])
+    assert "--set data.alpha=VALUE" in nested.output
+    typo = CliRunner().invoke(app, ["run", "my.toml", "--ouu", "3"])
+    assert "--out" in typo.output
+
+
+def test_sentences_are_broken_between_words_in_a_terminal() -> None:
+    """The closing sentences of a comparison had "the hi/ghest"."""
+
+    def printed(terminal: bool) -> str:
+        stream = io.StringIO()
+        console = Console(file=stream, width=20, force_terminal=terminal)
+        print_sentences(console, "FedAUX has the highest accuracy")
+        return stream.getvalue()
+
+    assert printed(True).split("\n")[:2] == ["FedAUX has the ", "highest accuracy"]
+    assert printed(False) == "FedAUX has the highest accuracy\n"
+
+
+def test_the_help_lists_no_methods_by_half() -> None:
+    found = CliRunner().invoke(app, ["--help"])
+    assert "fedaux methods" in found.output
+    assert "private head" in found.output
+    assert "FedBE" not in found.output

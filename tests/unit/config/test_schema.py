@@ -307,3 +307,11 @@ def test_a_private_head_is_that_of_all_clients(
     settings: dict[str, Any], everybody: bool
 ) -> None:
     assert Config(fraction=0.4, **settings).prepares_all is everybody
+
+
+def test_a_computed_head_on_random_features_needs_no_word_of_heads() -> None:
+    """`ridge+p` with random_features asked for head_only, which it always is."""
+    config = Config.from_dict({"method": "ridge+p", "random_features": 64})
+    assert config.head_only
+    with pytest.raises(ConfigError, match="set head_only = true"):
+        Config.from_dict({"method": "fedavg", "random_features": 64})

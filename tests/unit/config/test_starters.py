@@ -99,3 +99,16 @@ def test_nobody_but_the_user_says_that_public_records_may_be_shown(
 ) -> None:
     config = Config.load(write_starter(kind, tmp_path)[0])
     assert not config.aux.public
+
+
+def test_a_comment_names_other_values_than_the_chosen_one(tmp_path: Path) -> None:
+    """`partition = "folders"` stood beside `# or "folders"`."""
+    write_starter("images", tmp_path, {"data.partition": "folders"})
+    (line,) = [
+        line
+        for line in (tmp_path / "images.toml").read_text().splitlines()
+        if line.startswith("partition = ")
+    ]
+    assert line.startswith('partition = "folders"')
+    assert 'or "folders"' not in line
+    assert "my-images/berlin/cat/001.png" in line

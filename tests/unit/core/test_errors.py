@@ -12,6 +12,7 @@ from fedaux.core.errors import (
     UnknownNameError,
     UserCodeError,
     exit_code,
+    import_attribute,
     import_function,
     unknown_name,
     user_code,
@@ -145,3 +146,15 @@ def test_errors_that_say_enough_pass_as_they_are(error: Exception) -> None:
 def test_a_failure_of_our_own_function_is_not_blamed_on_the_user() -> None:
     with pytest.raises(KeyError), user_code("source", "digits"):
         raise KeyError("x")
+
+
+def test_a_run_of_python_says_how_it_is_continued_and_exported() -> None:
+    with pytest.raises(UnknownNameError) as found:
+        import_attribute("here:data-c63ca03c", "source", "function", callable)
+    for words in (
+        "fedaux.run again",
+        "continues the run",
+        "save(FOLDER)",
+        "write_report",
+    ):
+        assert words in str(found.value)

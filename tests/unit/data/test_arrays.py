@@ -415,3 +415,28 @@ def test_strange_objects_are_not_made_and_leave_the_others(
     # a set is built in, or called
     assert sum(isinstance(value, Unknown) for value in found) >= len(strange) - 1
     assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        (np.array([0.0, 1.0, 2.0]), "its values are float64; save y.astype"),
+        (np.array([0, -1, 2]), "row 1 has -1"),
+        (np.array([0, 1]), "it has 2 labels"),
+    ],
+    ids=["float", "negative", "short"],
+)
+def test_what_is_wrong_with_labels_is_said(tmp_path, labels, problem):
+    """One message for all three, which did not say which."""
+    np.save(tmp_path / "x.npy", np.zeros((3, 2), np.float32))
+    np.save(tmp_path / "y.npy", labels)
+    with pytest.raises(ValueError, match=problem):
+        arrays.npy(tmp_path)
+
+
+def test_an_array_of_objects_says_how_to_save_it(tmp_path):
+    """NumPy said "Array can't be memory-mapped: Python objects in dtype."."""
+    rows = np.array([np.zeros(2), np.zeros(3)], dtype=object)
+    np.save(tmp_path / "x.npy", rows, allow_pickle=True)
+    with pytest.raises(RecordsError, match=r"rows of different lengths: save numbers"):
+        arrays.npy(tmp_path)

@@ -519,3 +519,11 @@ def test_six_records_are_few(tmp_path: Path) -> None:
         for note in notes
     )
     assert not any("very few" in note for note in open_data(Config()).notes)
+
+
+def test_a_given_split_says_where_it_is_given() -> None:
+    given = Config.from_dict({"data": {"partition": "given"}})
+    with pytest.raises(ConfigError) as found:
+        open_data(given)
+    for words in ("'digits' does not", "init table --site", "site=", "dirichlet"):
+        assert words in str(found.value)

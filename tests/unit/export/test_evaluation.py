@@ -12,7 +12,7 @@ from PIL import Image
 from fedaux.core.metrics import Evaluation
 from fedaux.data.federated import open_data
 from fedaux.data.records import RecordsError
-from fedaux.export.evaluation import evaluate_model
+from fedaux.export.evaluation import evaluate_model, was_trained_on
 from fedaux.export.export import export_model
 from fedaux.export.input_files import InputReader, UnreadableError
 from fedaux.export.model import Model
@@ -101,3 +101,23 @@ def test_folders_that_are_no_class_are_named(model: Model, tmp_path: Path) -> No
         evaluate_model(model, tmp_path / "scans")
     with pytest.raises(RecordsError, match="give a folder of images"):
         evaluate_model(model, tmp_path / "scans.txt")
+
+
+def test_records_of_training_are_known_by_their_folder(
+    model: Model, tmp_path: Path
+) -> None:
+    """The folders of training gave 93.6 % without a warning."""
+
+    def trained(place: Path, **data: object) -> bool:
+        settings = {**model.card["config"]["data"], "path": "", **data}
+        card = {**model.card, "config": {**model.card["config"], "data": settings}}
+        return was_trained_on(replace(model, card=card), place)
+
+    scans = tmp_path / "scans"
+    assert trained(scans, path=str(scans))
+    assert trained(scans / "berlin", path=str(scans))
+    assert trained(tmp_path, path=str(scans))
+    assert not trained(tmp_path / "others", path=str(scans))
+    assert not trained(scans / "test", path=str(scans))
+    assert not trained(scans, path=str(scans), partition="own")  # the server's test
+    assert not trained(scans)

@@ -141,8 +141,10 @@ class SimCLR(SelfSupervisedTask):
     ) -> None:
         if not is_image(aux.x):
             raise ValueError(
-                "pre-training needs auxiliary images (uint8, N×H×W×C) or text; "
-                "for other data set pretrain.epochs = 0, or use a method without +P"
+                "pre-training needs auxiliary images (uint8, N×H×W×C) or text, not "
+                f"{aux.x.dtype} of shape {aux.x.shape}: save images of 0 to 255 as "
+                "x.astype(np.uint8), in the private data as well; for other data set "
+                "pretrain.epochs = 0, or use a method without +P"
             )
         with seeded_torch(derive_seed(seed, "projection")):
             projection = nn.Sequential(
