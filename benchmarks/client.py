@@ -37,7 +37,7 @@ NETWORKS = (
         "ResNet-8, width 16, 500 images of 32×32",
         PrototypeSpec.of("resnet8", width=16),
         1.02,
-        7,
+        4,
     ),
     ("cnn, digits", PrototypeSpec("cnn"), 1.05, 60),
     ("mlp, digits", PrototypeSpec("mlp"), 1.10, 200),

@@ -10,6 +10,7 @@ import pytest
 
 from fedaux import run
 from fedaux.config.presets import DEMO
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import FederationConfig
 from fedaux.models import flatten_state, load_state, to_half
 from fedaux.server.server import make_server
@@ -17,7 +18,9 @@ from fedaux.server.server import make_server
 SMALL = replace(
     DEMO,
     rounds=2,
+    prototypes=(PrototypeSpec("mlp"),),
     pretrain=replace(DEMO.pretrain, epochs=1),
+    distill=replace(DEMO.distill, epochs=1),
     privacy=replace(DEMO.privacy, unsafe_seed=1),
 )
 HALF = replace(SMALL, federation=FederationConfig(precision="float16"))

@@ -128,9 +128,14 @@ PRIVATE = {
     "head_only": True,
     "prototypes": [{"name": "mlp", "hidden": 8, "features": 4}],
     "data": {"clients": 3, "alpha": 1.0},
+    "aux": {"fraction": 0.9, "limit": 200},  # few private records
     "pretrain": {"epochs": 0},
     "local": {"optimizer": "sgd", "momentum": 0.5, "lr": 0.1, "batch_size": 64},
-    "privacy": {"private_training": True, "epsilon_total": 8.0},
+    "privacy": {
+        "private_training": True,
+        "epsilon_total": 8.0,
+        "sample_rate": 1.0,  # whose noise needs no search
+    },
 }
 
 

@@ -23,7 +23,11 @@ from fedaux.server.preparation import collect_releases, initial_state
 from fedaux.server.server import Server
 
 CONFIG = replace(
-    DEMO, rounds=1, head_init="private-head", pretrain=replace(DEMO.pretrain, epochs=3)
+    DEMO,
+    rounds=1,
+    head_init="private-head",
+    pretrain=replace(DEMO.pretrain, epochs=1),
+    distill=replace(DEMO.distill, epochs=1),
 )
 
 

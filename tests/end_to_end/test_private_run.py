@@ -13,6 +13,7 @@ from fedaux import Config, run
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import (
+    AuxConfig,
     DataConfig,
     LocalConfig,
     PretrainConfig,
@@ -33,6 +34,7 @@ CONFIG = Config(
     head_only=True,
     prototypes=(PrototypeSpec.of("cnn", width=8, features=16),),
     data=DataConfig(clients=3, alpha=1.0),
+    aux=AuxConfig(fraction=0.9, limit=300),  # few private records
     pretrain=PretrainConfig(epochs=1, batch_size=128, min_crop_area=0.5, flip=False),
     local=LocalConfig(lr=0.02, epochs=2),
     distill=DistillConfig(epochs=1, lr=1e-3),
@@ -67,10 +69,14 @@ def test_scores_and_heads_have_one_total(tmp_path: Path) -> None:
     assert [each.local_loss for each in result.state.history] == [0.0] * 3
 
 
+# without sampling, the noise of a plan needs no search
+WHOLE = replace(CONFIG, privacy=replace(CONFIG.privacy, sample_rate=1.0))
+
+
 def test_a_client_that_has_trained_as_often_as_its_budget_allows_trains_no_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = replace(CONFIG, privacy=replace(CONFIG.privacy, train_rounds=2))
+    config = replace(WHOLE, privacy=replace(WHOLE.privacy, train_rounds=2))
     data = open_data(config)
     server = Server.of(
         config, data.aux, data.test, 10, data.clients, tmp_path / "cache"
@@ -100,11 +106,7 @@ def test_an_old_copy_of_a_vault_trains_no_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It would have trained the same round again, with fresh noise."""
-    config = replace(
-        CONFIG,
-        privacy=replace(CONFIG.privacy, sample_rate=1.0),
-        pretrain=PretrainConfig(epochs=0),
-    )
+    config = replace(WHOLE, pretrain=PretrainConfig(epochs=0))
     data, vault = open_data(config), tmp_path / "clients" / "client-000"
     server = Server.of(
         config, data.aux, data.test, 10, data.clients, tmp_path / "cache"
@@ -156,10 +158,10 @@ def test_an_order_cannot_stretch_the_budget(
 
 def test_seeded_training_promises_nothing(tmp_path: Path) -> None:
     config = replace(
-        CONFIG,
+        WHOLE,
         method="fedavg+p",
         rounds=1,
-        privacy=replace(CONFIG.privacy, unsafe_seed=1),
+        privacy=replace(WHOLE.privacy, unsafe_seed=1),
     )
     one, two = (run(config, tmp_path / name, cache=tmp_path / "cache") for name in "ab")
     for label, arrays in one.state.weights.items():
@@ -172,7 +174,7 @@ def test_seeded_training_promises_nothing(tmp_path: Path) -> None:
 
 def test_a_whole_network_without_batchnorm_trains_privately(tmp_path: Path) -> None:
     network = PrototypeSpec.of("cnn", width=4, features=8, norm="group")
-    config = replace(CONFIG, head_only=False, rounds=1, prototypes=(network,))
+    config = replace(WHOLE, head_only=False, rounds=1, prototypes=(network,))
     result = run(config, tmp_path / "run", cache=tmp_path / "cache")
     assert result.ledger.unprotected_models == 0
     assert all(

@@ -39,12 +39,12 @@ def test_a_few_hundred_photos_make_a_model_that_leaves_the_house(
     (x, y), (x_test, y_test), (public, _) = (load(name) for name in FILES)
     np.savez(
         tmp_path / "private.npz",
-        x=x[:300],
-        y=y[:300],
-        x_test=x_test[:150],
-        y_test=y_test[:150],
+        x=x[:200],
+        y=y[:200],
+        x_test=x_test[:60],
+        y_test=y_test[:60],
     )
-    np.save(tmp_path / "public.npy", public[::240])
+    np.save(tmp_path / "public.npy", public[::480])
     config = Config.from_dict(
         {
             "method": "ridge+p",
@@ -65,7 +65,7 @@ def test_a_few_hundred_photos_make_a_model_that_leaves_the_house(
         config, tmp_path / "run", cache=tmp_path / "cache", on_progress=events.append
     )
     assert any(getattr(event, "note", "") == "published weights" for event in events)
-    assert result.accuracy > 0.5  # .62 when this was written; chance is .1
+    assert result.accuracy > 0.3  # .5 on so few; chance is .1
     (folder,) = export_model(tmp_path / "run", tmp_path / "model", onnx=True)
     card, page = (
         json.loads((folder / "card.json").read_text()),
@@ -81,10 +81,10 @@ def test_a_few_hundred_photos_make_a_model_that_leaves_the_house(
     assert "| trained on | ImageNet-1k" in page
     assert "squares of 128 pixels" in page
     session = runtime.InferenceSession(folder / "model.onnx")
-    probabilities, _ = session.run(None, {"images": x_test[:150]})
+    probabilities, _ = session.run(None, {"images": x_test[:60]})
     model = Model.from_pretrained(folder)
-    assert probabilities == pytest.approx(model.predict(x_test[:150]), abs=1e-4)
-    assert (probabilities.argmax(axis=1) == y_test[:150]).mean() == pytest.approx(
+    assert probabilities == pytest.approx(model.predict(x_test[:60]), abs=1e-4)
+    assert (probabilities.argmax(axis=1) == y_test[:60]).mean() == pytest.approx(
         result.accuracy, abs=0.01
     )
     Image.fromarray(x_test[200]).resize((200, 160)).save(tmp_path / "new.png")

@@ -1,7 +1,6 @@
 """What the README shows is what happens."""
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +14,19 @@ from fedaux.config.sections import LocalConfig
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_python_block_runs_as_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+@pytest.mark.parametrize(
+    "shorter",
+    [
+        {'"epochs": 30': '"epochs": 3', '"rounds": 5': '"rounds": 2'},
+        pytest.param({}, marks=pytest.mark.slow),
+    ],
+    ids=["shorter", "as it stands"],
+)
+def test_the_python_block_runs(
+    shorter: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     torch.set_num_threads(1)
     (block,) = re.findall(
@@ -25,13 +35,18 @@ def test_the_python_block_runs_as_it_stands(
         flags=re.DOTALL,
     )
     assert len(block.strip().splitlines()) <= 10
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for words, fewer in shorter.items():
+        assert words in block
+        block = block.replace(words, fewer)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
     exec(compile(block, "README.md", "exec"), {})
     printed = capsys.readouterr().out
-    found = re.match(r"FedAUX: accuracy (0\.\d+) after 5 rounds, 10 clients", printed)
+    found = re.match(
+        r"FedAUX: accuracy (0\.\d+) after (\d) rounds, 10 clients", printed
+    )
     assert found
+    assert found[2] == ("2" if shorter else "5")
     assert float(found[1]) > 0.6
     assert "(1, 1e-05)-differentially private: certainty scores" in printed
     assert Model.from_pretrained("digits-model").classes == tuple("0123456789")
@@ -45,7 +60,7 @@ def test_the_example_is_the_demo_with_default_training() -> None:
 def test_the_mixed_example_runs(tmp_path: Path) -> None:
     config = Config.load(
         ROOT / "examples" / "mixed.toml",
-        ["rounds=1", "pretrain.epochs=1", "distill.epochs=1"],
+        ["rounds=1", "pretrain.epochs=1", "distill.epochs=1", "data.clients=3"],
     )
     result = run(config, tmp_path / "run", cache=tmp_path)
     assert len(result.state.history[0].accuracy) == 3

@@ -127,14 +127,16 @@ def test_heads_on_features_of_real_images(tmp_path: Path) -> None:
 def test_the_server_never_runs_a_clients_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config = replace(CONFIG, rounds=1)
+
     def refuse(*_: object) -> None:
         raise AssertionError("a teacher pass on the server")
 
     monkeypatch.setattr(round_teachers, "teacher_logits", refuse)
-    result = run(at(CONFIG, "clients"), tmp_path / "run", cache=tmp_path / "cache")
+    result = run(at(config, "clients"), tmp_path / "run", cache=tmp_path / "cache")
     assert all(each.distill_loss is not None for each in result.state.history)
     with pytest.raises(AssertionError, match="teacher pass"):
-        run(CONFIG, tmp_path / "other", cache=tmp_path / "cache")
+        run(config, tmp_path / "other", cache=tmp_path / "cache")
 
 
 def test_private_heads_teach_as_well(tmp_path: Path) -> None:
@@ -144,9 +146,12 @@ def test_private_heads_teach_as_well(tmp_path: Path) -> None:
         private_training=True,
         unsafe_seed=1,
         embedding_dim=4,
-        sample_rate=0.5,
+        sample_rate=1.0,
     )
-    config = replace(CONFIG, head_only=True, prototypes=(MLP,), privacy=privacy)
+    few = AuxConfig(fraction=0.9, limit=200)  # private records
+    config = replace(
+        CONFIG, head_only=True, prototypes=(MLP,), aux=few, privacy=privacy
+    )
     server, clients = both(config, tmp_path)
     (label,) = server.state.weights
     assert not any(result.failures for result in clients.state.history)
