@@ -1,4 +1,4 @@
-"""What a user brings: a network, and a function that reads data. All else is fedaux."""
+"""Your network, and a function that reads your data. fedaux does the rest."""
 
 import numpy as np
 from sklearn.datasets import load_digits
