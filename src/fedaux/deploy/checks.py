@@ -219,15 +219,17 @@ def check_registration(address: str, ca: Path, key: Path) -> CheckResult:
 def check_versions() -> CheckResult:
     """The installed versions, and whether they are compatible."""
     from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
 
-    requirements = {
-        need.name: need for need in map(Requirement, metadata.requires("fedaux") or [])
-    }
+    allowed: dict[str, SpecifierSet] = {}
+    for line in metadata.requires("fedaux") or []:
+        need = Requirement(line)
+        if need.marker is None or need.marker.evaluate({"extra": "deploy"}):
+            allowed[need.name] = allowed.get(need.name, SpecifierSet()) & need.specifier
     wrong = [
-        f"'{name}{requirements[name].specifier}'"
+        f"'{name}{allowed[name]}'"
         for name, version in package_versions().items()
-        if name in requirements
-        and not requirements[name].specifier.contains(version, prereleases=True)
+        if name in allowed and not allowed[name].contains(version, prereleases=True)
     ]
     return CheckResult.of(
         "versions", not wrong, versions_text(), f"pip install {' '.join(wrong)}"
@@ -361,11 +363,18 @@ def check_privacy(config: Config) -> CheckResult:
             "the noise comes from a known seed: anybody can remove it",
             remedy,
         )
-    leaves = cost_in_words(config.federation.sends or needed_by(config), config)
+    needed = needed_by(config)
+    leaves = cost_in_words(needed, config)
     budget = round_up(config.privacy.epsilon_budget)
     detail = (
         f"what leaves: {leaves}; all noise together costs at most ε = {budget}, ever"
     )
+    unused = [word for word in config.federation.sends if word not in needed]
+    if unused:
+        detail += (
+            f"; site.toml allows {cost_in_words(unused, config)} as well, which "
+            f"{config.method} does not send"
+        )
     return CheckResult("privacy", True, detail)
 
 

@@ -26,6 +26,7 @@ from fedaux.deploy.checks import (
 )
 from fedaux.deploy.link import LinkError
 from fedaux.deploy.status import Watched
+from fedaux.report.terminal import plural
 from fedaux.server.preparation import initial_state
 from fedaux.server.server import Server
 
@@ -41,8 +42,9 @@ def preflight(server: Path, link: Watched) -> Iterator[CheckResult]:
     except (FedauxError, OSError) as error:
         yield CheckResult("settings", False, str(error), "correct fedaux.toml")
         return
-    sites = len(config.federation.sites)
-    detail = f"{config.method}, {config.rounds} rounds, {sites} sites"
+    rounds = plural(config.rounds, "round")
+    sites = plural(len(config.federation.sites), "site")
+    detail = f"{config.method}, {rounds}, {sites}"
     yield CheckResult("settings", True, detail)
     yield check_steps(config)
     free = shutil.disk_usage(server).free
