@@ -1,6 +1,6 @@
 # The image of a server and of its sites, for the compose.yaml that `fedaux deploy init` writes: docker build --tag fedaux .
 # --build-arg PIP_EXTRA_INDEX_URL=...   PyTorch's index for your hardware: without it, the build with CUDA comes from PyPI
-# --build-arg EXTRAS=metrics,text       of pyproject.toml
+# --build-arg EXTRAS=deploy,text       of pyproject.toml
 # --secret id=pip,src=pip.conf          pip's settings, with passwords perhaps; not kept in the image
 ARG BASE=python:3.11-slim
 
@@ -11,7 +11,7 @@ RUN python -m venv /opt/fedaux
 COPY constraints.txt /src/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/fedaux/bin/pip install --no-cache-dir --constraint /src/constraints.txt torch
-ARG EXTRAS=metrics,parquet
+ARG EXTRAS=deploy,metrics,parquet
 COPY pyproject.toml README.md LICENSE /src/
 COPY src /src/src
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \

@@ -10,6 +10,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from fedaux.core.versions import TESTED_FLOWER
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
@@ -101,3 +104,14 @@ def test_the_versions_are_those_of_the_package() -> None:
     ]
     assert all(version in PAGE for version in promised)
     assert f"fedaux-{PROJECT['version']}-py3-none-any.whl" in PAGE
+
+
+def test_the_extra_for_sites_allows_the_tested_flower_alone() -> None:
+    """All else takes newer ones: a ceiling for everybody ages with every release."""
+    (flower,) = PROJECT["optional-dependencies"]["deploy"]
+    allowed = Requirement(flower).specifier
+    assert all(allowed.contains(f"{version}.0") for version in TESTED_FLOWER)
+    major, minor = TESTED_FLOWER[-1].split(".")
+    assert not allowed.contains(f"{major}.{int(minor) + 1}.0")
+    (everybody,) = [one for one in PROJECT["dependencies"] if one.startswith("flwr")]
+    assert "<" not in everybody

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from fedaux.core.errors import Exit, FedauxError
+from fedaux.core.versions import untested_flower
 
 if TYPE_CHECKING:
     from flwr.supercore.fab import Fab
@@ -37,6 +38,17 @@ class PatchError(FedauxError, RuntimeError):
     """
 
     code = Exit.MISSING
+
+
+def refuse_untested_flower() -> None:
+    """End before anything starts if nobody has tried this version of Flower."""
+    problem = untested_flower()
+    if problem:
+        raise PatchError(
+            f"Cannot start: {problem}. What protects a deployment changes Flower from "
+            "within, so a version that is not known is refused. Install the extra "
+            "deploy of fedaux, or pip install 'flwr>=1.41,<1.43'."
+        )
 
 
 def serve_at_socket(path: Path) -> None:

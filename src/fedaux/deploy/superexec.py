@@ -12,6 +12,7 @@ from fedaux.deploy import flower_patches
 def main() -> None:
     from flwr.supercore.cli.flower_superexec import flower_superexec
 
+    flower_patches.refuse_untested_flower()
     flower_patches.hide_tokens_of_apps()
     flower_superexec()
 

@@ -428,6 +428,7 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 def main() -> None:
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
+    flower_patches.refuse_untested_flower()
     flower_patches.add_middleware([Middleware(kind) for kind in OWN])
     flower_patches.limit_replies_with(ReplyQuotas)
     flower_patches.serve_superlink_with(serve_checked)

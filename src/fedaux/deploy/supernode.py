@@ -222,6 +222,7 @@ def log_clock_problem(words: Sequence[str]) -> None:
 def main() -> None:
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
+    flower_patches.refuse_untested_flower()
     flower_patches.verify_apps_with(rejection_reason)
     flower_patches.end_node_on_failure()
     threading.excepthook = end_with_thread

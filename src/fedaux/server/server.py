@@ -16,6 +16,7 @@ from fedaux.config.schema import Config
 from fedaux.core.arrays import Arrays
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import Notice, report
+from fedaux.core.versions import untested_flower
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
 from fedaux.methods.hooks import Hooks
@@ -227,6 +228,9 @@ def make_server(
     data = open_public(config)
     for note in data.notes:
         report(Notice(note))
+    untested = untested_flower()
+    if untested:
+        report(Notice(untested))
     if config.releases or config.privacy.private_training:
         for note in weak_guarantees(config.privacy):
             report(Notice(note))

@@ -29,6 +29,7 @@ from flwr.supernode.nodestate import NodeStateFactory
 from flwr.supernode.runtime import run_clientapp
 from starlette.middleware import Middleware
 
+from fedaux.core import versions
 from fedaux.deploy import flower_patches as patches
 from fedaux.deploy.flower_patches import NodeFailure, PatchError
 
@@ -249,3 +250,17 @@ def test_a_node_ends_when_a_reply_cannot_be_sent_unless_the_server_refuses_it(
     ):  # type: ignore[call-arg]
         node._push_messages(state, Mock(), send, push)
     state.delete_messages.assert_called_once()
+
+
+@pytest.mark.parametrize("place", ["supernode", "superlink", "superexec"])
+def test_an_unknown_flower_is_refused_at_the_start(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyproject.toml kept it away from everybody, also from those without sites."""
+    module = importlib.import_module(f"fedaux.deploy.{place}")
+    patches.refuse_untested_flower()  # the installed one is known
+    monkeypatch.setattr(versions.metadata, "version", lambda name: "1.43.0")
+    with pytest.raises(
+        PatchError, match=r"tested with Flower 1\.41 and 1\.42, and 1\.43"
+    ):
+        module.main()
