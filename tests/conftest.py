@@ -47,6 +47,16 @@ def _turn(item: pytest.Item) -> int:
     return len(LONGEST_FIRST)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """The files of a test need not survive a power cut; tests of what does replace
+    `os.fsync` themselves.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda file: None)
+        yield
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a config of a tiny run and a cache of its own."""

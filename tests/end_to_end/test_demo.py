@@ -82,7 +82,13 @@ def test_two_methods_make_a_table_a_statement_and_two_pictures(
     """The demo with less of everything."""
     monkeypatch.chdir(tmp_path)
     pretrain = replace(DEMO.pretrain, epochs=1)
-    quick = replace(DEMO, prototypes=(PrototypeSpec("mlp"),), pretrain=pretrain)
+    quick = replace(
+        DEMO,
+        prototypes=(PrototypeSpec("mlp"),),
+        aux=replace(DEMO.aux, fraction=0.9),  # few private records
+        pretrain=pretrain,
+        distill=replace(DEMO.distill, epochs=1),
+    )
     monkeypatch.setattr("fedaux.config.presets.DEMO", quick)
     settings = MethodSettings.of_the_demo()
     two = {name: settings.methods[name] for name in ("fedavg+p", "fedaux")}

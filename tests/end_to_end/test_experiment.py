@@ -30,6 +30,7 @@ from fedaux.server.distill import DivergedError
 from fedaux.server.preparation import initial_state
 from fedaux.server.run_state import RunState, StateError
 from fedaux.server.server import Server
+from helpers.commands import fedaux
 
 TINY = Config(
     rounds=2,
@@ -195,7 +196,7 @@ embedding_dim = 8
     "method", ["fedaux", pytest.param("fedbe", marks=pytest.mark.slow)]
 )
 def test_kill_9_in_the_middle_of_a_round_and_resume_is_bit_identical(
-    method: str, tmp_path: Path
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "fuse.py").write_text(NETWORK)
     (tmp_path / "config.toml").write_text(CONFIG.format(method=method))
@@ -207,22 +208,28 @@ def test_kill_9_in_the_middle_of_a_round_and_resume_is_bit_identical(
         "OMP_NUM_THREADS": "1",
     }
 
-    def command(*words: str) -> int:
-        program = [sys.executable, "-c", "from fedaux.cli import main; main()", *words]
-        return subprocess.run(
-            program, cwd=tmp_path, env=environment, capture_output=True, check=False
-        ).returncode
-
-    assert command("run", "config.toml", "--out", "whole") == 0
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FUSE", str(fuse))
+    monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delitem(sys.modules, "fuse", raising=False)
+    assert fedaux(monkeypatch, "run", "config.toml", "--out", "whole") == 0
     # Privacy noise comes from no seed: the second run's clients remember the releases
     # of the first, as a client must.
     if method == "fedaux":
         shutil.copytree(tmp_path / "whole" / "clients", tmp_path / "cut" / "clients")
     steps_per_round = 3 * 6  # three clients, 180 records in batches of 32
     fuse.write_text(str(2 * steps_per_round + 8))  # second client of the third round
-    assert command("run", "config.toml", "--out", "cut") == -signal.SIGKILL
+    words = ["run", "config.toml", "--out", "cut"]
+    killed = subprocess.run(
+        [sys.executable, "-c", "from fedaux.cli import main; main()", *words],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
     assert RunState.load(tmp_path / "cut").round == 2
-    assert command("resume", "cut") == 0
+    assert fedaux(monkeypatch, "resume", "cut") == 0
     whole, cut = (RunState.load(tmp_path / name) for name in ("whole", "cut"))
     assert whole.round == cut.round == 4
     assert same_weights(whole, cut)

@@ -48,7 +48,7 @@ CONFIG = Config(
     head_only=True,
     prototypes=(PrototypeSpec.of("mlp", hidden=8, features=8),),
     data=DataConfig(clients=3, alpha=10.0),
-    aux=AuxConfig(limit=200),
+    aux=AuxConfig(fraction=0.9, limit=200),  # few private records
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(lr=0.02),
     privacy=PrivacyConfig(

@@ -12,6 +12,7 @@ import fedaux
 from fedaux import run
 from fedaux.cli.run import show_run
 from fedaux.config.presets import DEMO
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.federated import open_data
 from fedaux.export.export import export_model
 from fedaux.export.model import read_card
@@ -25,6 +26,7 @@ from fedaux.server.server import Server
 CONFIG = replace(
     DEMO,
     rounds=1,
+    prototypes=(PrototypeSpec.of("cnn", width=8, features=32),),
     head_init="private-head",
     pretrain=replace(DEMO.pretrain, epochs=1),
     distill=replace(DEMO.distill, epochs=1),
@@ -54,7 +56,7 @@ def test_heads_know_something_before_the_first_round(
     ]
     before, after = (next(iter(one.values())).accuracy for one in tests)
     assert before < 0.3
-    assert after > 0.55
+    assert after > 0.4
     assert started.releases.keys() == state.releases.keys()
 
 

@@ -36,9 +36,9 @@ STRINGS = [
 ]
 TEXT_ROWS = np.array(STRINGS, dtype=object)
 # who else is there, modulo the number of rows
-COMPANY = st.lists(st.integers(0, 100), max_size=14)
+COMPANY = st.lists(st.integers(0, 100), max_size=6)
 EXAMPLES = settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
