@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fedaux.core import here
 from fedaux.core.progress import (
     Notice,
     OrdersSent,
@@ -37,7 +38,7 @@ def print_progress(event: ProgressEvent) -> None:
 
 def describe(event: ProgressEvent) -> str:
     """One line, such as `round 3/10: accuracy 0.812, 10 clients`."""
-    line = _line(event)
+    line = here.readable(_line(event))
     return f"{event.run}: {line}" if event.run else line
 
 

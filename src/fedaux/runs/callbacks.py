@@ -132,13 +132,14 @@ def round_metrics(result: RoundResult) -> Row:
     return {key: value for key, value in row.items() if value is not None}
 
 
-def client_rows(result: RoundResult) -> list[Row]:
-    """Return one row for each client asked in a round: its metrics, or why it
-    failed.
+def client_rows(result: RoundResult, hidden: bool = False) -> list[Row]:
+    """Return one row for each client asked in a round: its metrics unless they are
+    hidden, or why it failed.
     """
     rows: list[Row] = []
     for client, metrics in result.client_metrics.items():
-        rows.append({"round": result.round, "client": client, **vars(metrics)})
+        figures = {} if hidden else vars(metrics)
+        rows.append({"round": result.round, "client": client, **figures})
     for failure in result.failures:
         row = {"client": failure.client, "failure": failure.reason}
         rows.append({"round": result.round, **row})
@@ -187,6 +188,8 @@ class JsonLines(Tracker):
         was never saved.
         """
         folder.mkdir(parents=True, exist_ok=True)
+        # in a secure sum, a site's figures are means over all sites
+        self._hides_clients = config.federation.secure
         self._metrics = folder / METRICS
         self._clients = folder / CLIENTS
         # bytes that are complete
@@ -197,7 +200,7 @@ class JsonLines(Tracker):
     def log(self, result: RoundResult) -> None:
         tables = {
             self._metrics: [round_metrics(result)],
-            self._clients: client_rows(result),
+            self._clients: client_rows(result, self._hides_clients),
         }
         sizes: dict[Path, int] = {}
         for path, rows in tables.items():

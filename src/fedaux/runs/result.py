@@ -106,7 +106,7 @@ class Result(FinishedRun):
         epsilon = summary["epsilon"]
         delta = summary["delta"]
         vouched = [
-            spec.label.rpartition(":")[2]
+            here.readable(spec.label).rpartition(":")[2]
             for spec in self.config.prototypes
             if spec.name in here.vouched
         ]

@@ -110,3 +110,8 @@ def test_a_server_logs_lines_but_not_work_far_below(
         "features of cnn: 10/20",
     ]
     assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_lines_have_names_that_a_reader_knows() -> None:
+    work = WorkProgress("pre-training here:Net-f5294eac", 1, 2)
+    assert describe(work) == "pre-training Net: 1/2"

@@ -157,3 +157,18 @@ def test_a_tracker_that_is_none_and_one_that_is_not_installed(
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(MissingPackageError, match=r"pip install -e '\.\[mlflow\]'"):
         make_callbacks(["mlflow"])
+
+
+def test_a_secure_sum_has_no_figures_of_one_site(
+    done: FinishedRun, tmp_path: Path
+) -> None:
+    """Every site had 416 records in clients.jsonl, the mean over all sites."""
+    config = done.state.config
+    federation = replace(config.federation, secure=True)
+    secure = replace(config, method="fedavg", federation=federation)
+    for settings, names in ((config, {"records", "loss"}), (secure, set[str]())):
+        writer = JsonLines()
+        writer.on_run_start(settings, tmp_path, done.state)
+        rows = lines(tmp_path / CLIENTS)
+        assert {row["client"] for row in rows} >= {"client-000"}
+        assert {"records", "loss"} & set(rows[0]) == names

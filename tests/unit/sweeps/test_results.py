@@ -1,9 +1,11 @@
 """What a sweep says of its arms in plain words."""
 
+import importlib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.report.arms import ArmResult
@@ -75,3 +77,14 @@ def test_captions_and_labels_have_names_that_a_reader_knows() -> None:
     assert "your data, " in titled.caption
     assert "Net, " in titled.caption
     assert r"\label{tab:my-methods}" in latex_tables(titled)
+
+
+def test_a_comparison_has_the_title_that_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("fedaux.sweeps.compare")
+    seen: list[Sweep] = []
+    monkeypatch.setattr(module, "run_sweep", lambda sweep, *_, **__: seen.append(sweep))
+    monkeypatch.setattr(module, "write_results", lambda result: result)
+    module.compare(TINY_CONFIG, tmp_path, methods=["fedavg"], title="Mine")
+    assert seen[0].title == "Mine"
