@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fedaux import Config, Model, run
+from fedaux.config.distillation import DISTILL_STEPS, DistillConfig
 from fedaux.config.presets import DEMO
 from fedaux.config.sections import LocalConfig
 
@@ -53,7 +54,13 @@ def test_the_python_block_runs(
 
 
 def test_the_example_is_the_demo_with_default_training() -> None:
-    demo = replace(DEMO, head_init="auto", prepare="auto", local=LocalConfig())
+    demo = replace(
+        DEMO,
+        head_init="auto",
+        prepare="auto",
+        local=LocalConfig(),
+        distill=DistillConfig(steps=DISTILL_STEPS),  # the default, written out
+    )
     assert Config.load(ROOT / "examples" / "digits.toml") == demo
 
 
