@@ -95,10 +95,10 @@ def test_two_methods_make_a_table_a_statement_and_two_pictures(
     monkeypatch.setattr(
         MethodSettings, "of_the_demo", lambda: replace(settings, methods=two)
     )
-    assert fedaux(monkeypatch, "demo", "--rounds", 2) == 0
+    assert fedaux(monkeypatch, "demo", "--rounds", 2, "--jobs", 1) == 0
     first = capsys.readouterr().out
     check_output(first, tmp_path, two)
-    assert fedaux(monkeypatch, "demo", "--rounds", 2) == 0
+    assert fedaux(monkeypatch, "demo", "--rounds", 2, "--jobs", 1) == 0
     # nothing is run or drawn twice
     assert table(capsys.readouterr().out) == table(first)
 

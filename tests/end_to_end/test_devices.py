@@ -27,7 +27,7 @@ CONFIG = Config(
     rounds=2,
     prototypes=(CNN,),
     data=DataConfig(clients=3, alpha=0.3),
-    aux=AuxConfig(limit=200),
+    aux=AuxConfig(fraction=0.9, limit=200),  # few private records
     pretrain=PretrainConfig(epochs=1, batch_size=64),
     local=LocalConfig(lr=5e-3),
     distill=DistillConfig(epochs=1, lr=1e-3),
@@ -91,7 +91,7 @@ def test_a_run_in_another_precision_learns_about_the_same(
     precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "precision"))
-    config = replace(CONFIG, rounds=3)
+    config = replace(CONFIG, aux=AuxConfig(limit=200))
     exact, other = (
         run(
             replace(config, precision=each),

@@ -16,6 +16,7 @@ from fedaux.client import releases
 from fedaux.config.distillation import DistillConfig, TeachersConfig
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sections import (
+    AuxConfig,
     DataConfig,
     FederationConfig,
     LocalConfig,
@@ -60,6 +61,7 @@ CONFIG = Config(
     rounds=2,
     prototypes=(MLP,),
     data=DataConfig(clients=SITES, alpha=0.3),
+    aux=AuxConfig(fraction=0.9, limit=200),  # few private records
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(lr=5e-3),
     distill=DistillConfig(epochs=1, lr=1e-3),
@@ -217,6 +219,7 @@ def test_fedaux_weights_itself_where_nobody_sees_a_client(tmp_path: Path) -> Non
     config = replace(
         config,
         data=replace(config.data, alpha=0.05),
+        aux=AuxConfig(),
         distill=DistillConfig(lr=0.02, epochs=5),
     )
     weighted = run(secure(config), tmp_path / "fedaux")

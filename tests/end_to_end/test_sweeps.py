@@ -208,7 +208,8 @@ def killed():
 """
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+# errors of worker processes: test_tasks_that_need_one_that_failed, a killed worker
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_failing_arm_does_not_end_the_others(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -41,7 +41,7 @@ CONFIG = Config(
     rounds=2,
     prototypes=(CNN, MLP),
     data=DataConfig(clients=4, alpha=0.3),
-    aux=AuxConfig(limit=200),
+    aux=AuxConfig(fraction=0.9, limit=200),  # few private records
     pretrain=PretrainConfig(epochs=0),
     local=LocalConfig(lr=5e-3),
     distill=DistillConfig(epochs=1, lr=1e-3),
@@ -148,10 +148,7 @@ def test_private_heads_teach_as_well(tmp_path: Path) -> None:
         embedding_dim=4,
         sample_rate=1.0,
     )
-    few = AuxConfig(fraction=0.9, limit=200)  # private records
-    config = replace(
-        CONFIG, head_only=True, prototypes=(MLP,), aux=few, privacy=privacy
-    )
+    config = replace(CONFIG, head_only=True, prototypes=(MLP,), privacy=privacy)
     server, clients = both(config, tmp_path)
     (label,) = server.state.weights
     assert not any(result.failures for result in clients.state.history)

@@ -60,8 +60,17 @@ def test_a_run_starts_from_the_published_weights(
     assert 0 <= result.accuracy <= 1
     # nothing was pre-trained here
     assert not list((tmp_path / "cache").glob("extractor-*"))
-    (exported,) = export_model(tmp_path / "run")
+    onnx = method == "fedaux"
+    (exported,) = export_model(tmp_path / "run", onnx=onnx)
     model = Model.from_pretrained(exported)
     if head_only or method == "fedaux":
         assert len(model.card["extractor_hash"]) >= 16
-    assert model.predict(np.zeros((2, 8, 8, 1), np.uint8)).shape == (2, 10)
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 1), np.uint8)
+    predicted = model.predict(images)
+    assert predicted.shape == (2, 10)
+    if onnx:
+        runtime = pytest.importorskip("onnxruntime")
+        session = runtime.InferenceSession(exported / "model.onnx")
+        assert session.run(None, {"images": images})[0] == pytest.approx(
+            predicted, abs=1e-4
+        )
