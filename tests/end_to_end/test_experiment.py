@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedaux import Config, Result, resume, run
+from fedaux import Config, run
 from fedaux.config.distillation import DistillConfig
 from fedaux.config.methods import METHODS
 from fedaux.config.prototype import PrototypeSpec
@@ -28,7 +28,7 @@ from fedaux.config.sections import (
 from fedaux.data.federated import open_data
 from fedaux.server.distill import DivergedError
 from fedaux.server.preparation import initial_state
-from fedaux.server.run_state import RunState, StateError
+from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
 from helpers.commands import fedaux
 
@@ -123,13 +123,6 @@ def test_auxiliary_private_and_test_data_share_no_record() -> None:
             len(data.aux),
         ]
         assert sum(map(len, rows)) == len(rows[0] | rows[1] | rows[2]) == 1797
-
-
-def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
-    config = replace(TINY, method="fedavg", rounds=1)
-    run(config, tmp_path / "run")
-    with pytest.raises(StateError, match=r"differs in seed. Choose a new folder"):
-        run(replace(config, seed=1), tmp_path / "run")
 
 
 def test_a_finished_run_goes_on_with_more_rounds(tmp_path: Path) -> None:
@@ -236,13 +229,6 @@ def test_kill_9_in_the_middle_of_a_round_and_resume_is_bit_identical(
     assert [result.accuracy for result in whole.history] == [
         result.accuracy for result in cut.history
     ]
-
-
-def test_resuming_a_finished_run_reads_it(tmp_path: Path) -> None:
-    config = replace(TINY, method="fedavg", rounds=1)
-    first: Result = run(config, tmp_path / "run")
-    again = resume(tmp_path / "run")
-    assert again.curve == first.curve
 
 
 @pytest.mark.slow
