@@ -129,11 +129,12 @@ def tasks(arms: Sequence[ArmResult]) -> dict[str, str]:
 
 def summary_csv(arms: Sequence[ArmResult]) -> str:
     """One line per arm: settings, number of seeds, mean and std of all figures and
-    metrics, privacy statement.
+    metrics, of the start where there is one, privacy statement.
     """
     metrics = _metric_names(arms)
+    has_start = any(arm.starts for arm in arms)
     columns: list[str] = []
-    for figure in (*KeyFigures._fields, *metrics):
+    for figure in (*KeyFigures._fields, *metrics, *["start"] * has_start):
         columns += [f"{figure}_mean", f"{figure}_std"]
     header = ["label", *_setting_names(arms), "n", *columns, "privacy"]
     lines: list[list[Any]] = [header]
@@ -143,19 +144,23 @@ def summary_csv(arms: Sequence[ArmResult]) -> str:
             numbers += [cell.mean, cell.std]
         for name in metrics:
             numbers += _last_metric(arm, name)
+        if has_start:
+            numbers += _start(arm)
         settings = arm.settings.values()
         lines.append([arm.label, *settings, len(arm.seeds), *numbers, arm.privacy])
     return to_csv(lines)
 
 
 def runs_csv(arms: Sequence[ArmResult]) -> str:
-    """The long form: one line per run and round."""
+    """The long form: one line per run and round; round 0 is the start."""
     metrics = _metric_names(arms)
     header = ["label", *_setting_names(arms), "seed", "round", "accuracy", *metrics]
     lines: list[list[Any]] = [header]
     for arm in arms:
         for i, seed in enumerate(arm.seeds):
             run = [arm.label, *arm.settings.values(), seed]
+            if arm.starts:
+                lines.append([*run, 0, arm.starts[i], *[""] * len(metrics)])
             for j, accuracy in enumerate(arm.curves[i].tolist()):
                 measured = arm.metrics[i][j] if arm.metrics else {}
                 values = [measured.get(name, "") for name in metrics]
@@ -187,6 +192,14 @@ def _last_metric(arm: ArmResult, name: str) -> list[Any]:
     if not values:
         return ["", ""]
     cell = Cell.of(np.array(values))
+    return [cell.mean, cell.std]
+
+
+def _start(arm: ArmResult) -> list[Any]:
+    """Mean and std of the accuracy before round 1."""
+    if not arm.starts:
+        return ["", ""]
+    cell = Cell.of(np.array(arm.starts))
     return [cell.mean, cell.std]
 
 

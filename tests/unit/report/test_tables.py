@@ -214,3 +214,14 @@ def test_csv_has_every_metric_and_latex_notes_are_one_line() -> None:
     assert (
         runs_csv([arm("FedAvg", 1, [[0.5, 0.9]])]).splitlines()[0].endswith("accuracy")
     )
+
+
+def test_round_0_is_in_both_csv_files() -> None:
+    started = replace(ARMS[0], starts=(0.2, 0.4))
+    rows = list(csv.DictReader(io.StringIO(summary_csv([started, ARMS[1]]))))
+    assert float(rows[0]["start_mean"]) == pytest.approx(0.3)
+    assert rows[1]["start_mean"] == ""
+    assert "start_mean" not in summary_csv(ARMS)
+    rows = list(csv.DictReader(io.StringIO(runs_csv([started]))))
+    assert [row["round"] for row in rows] == ["0", "1", "2"] * 2
+    assert [float(row["accuracy"]) for row in rows[:3]] == [0.2, 0.1, 0.2]
