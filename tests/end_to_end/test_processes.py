@@ -115,15 +115,15 @@ def _race(folder: Path, barrier: Any, answers: Any, mark: int) -> None:
 
 def test_processes_that_ask_at_once_get_one_release(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    barrier, answers = context.Barrier(3), context.Queue()
+    barrier, answers = context.Barrier(2), context.Queue()
     racers = [
         context.Process(target=_race, args=(tmp_path, barrier, answers, mark))
-        for mark in range(3)
+        for mark in range(2)
     ]
     for racer in racers:
         racer.start()
     found = [answers.get(timeout=120) for _ in racers]
     for racer in racers:
         racer.join(timeout=60)
-    assert found[0] == found[1] == found[2]
-    assert [racer.exitcode for racer in racers] == [0, 0, 0]
+    assert found[0] == found[1]
+    assert [racer.exitcode for racer in racers] == [0, 0]
