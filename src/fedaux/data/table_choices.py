@@ -38,6 +38,7 @@ MAX_VALUES = 50  # of a category
 UNIQUE = 0.9  # share of different values from which texts are names or free text
 FREE_TEXT = 3  # words from which a text is no name
 FEW_RECORDS = 2_000  # below which second moments do not pay
+MANY_DIRECTIONS = 32
 MANY_RECORDS = 10_000  # from which intervals of numbers are told apart
 FLAGS = (
     ("0", "1"),
@@ -412,22 +413,29 @@ def _choices(
         *_clients(table, schema.header.site, clients),
         *aux,
         Choice("privacy.expected_records", private, "of all clients, without the test"),
-        *release_choices(private, len(schema.header.classes)),
+        *release_choices(private, len(schema.header.classes), public),
     ]
 
 
-def release_choices(records: int, classes: int) -> list[Choice]:
+def release_choices(records: int, classes: int, public: bool) -> list[Choice]:
     """What a site sends, by how many records all sites have together.
 
     Few records carry few directions, and the public covariance is better than a noisy
-    one of their own; with many it is the other way round.
+    one of their own; with many it is the other way round. Records drawn from a schema
+    do not say which directions matter, so all of them are taken (`studies.tables`).
     """
     if records < FEW_RECORDS:
-        why = f"sums of each class alone: {records:,} records are few"
-        return [
-            Choice("privacy.scorer", "class-embedding", why),
-            Choice("privacy.embedding_dim", max(8, 2 * classes), "few directions"),
-        ]
+        why = f"sums of each class only: {records:,} records are few"
+        directions = Choice(
+            "privacy.embedding_dim", max(8, 2 * classes), "few directions"
+        )
+        if not public:
+            directions = Choice(
+                "privacy.embedding_dim",
+                MANY_DIRECTIONS,
+                "many: no public records say which matter",
+            )
+        return [Choice("privacy.scorer", "class-embedding", why), directions]
     if records < MANY_RECORDS:
         return [Choice("privacy.embedding_dim", 0, "chosen on public data")]
     return [Choice("privacy.embedding_dim", 100, f"{records:,} records are many")]

@@ -51,6 +51,7 @@ SENSITIVITY = {"replace-one": 2.0, "add-remove": np.sqrt(2.0)}
 HeadArrays = tuple[NDArray[np.float32], NDArray[np.float32]]
 # counts below this many standard deviations of their noise count as 0
 COUNT_THRESHOLD = 2.0
+UNKNOWN = 1e6  # noise on the mean of a class of which no client has records
 
 
 # mean; variances, the largest first; directions, in columns
@@ -409,12 +410,15 @@ def pool(releases: Sequence[Release], classes: int) -> Pooled:
 
 
 def pool_classes(released: Sequence[ClassValues]) -> Pooled:
-    """Each client's s_c is n_c times the mean of the class, plus noise σ_i: least
-    squares over the clients.
+    """Each client's s_c is n_c times the mean of the class, plus noise σ_i and the
+    spread of its own records, of variance v n_c: least squares over the clients.
 
-        mean_c = Σ_i n_ic s_ic/σ_i² / Σ_i n_ic²/σ_i²,  with variance 1/Σ_i n_ic²/σ_i²
+        t_ic = n_ic/(σ_i² + v n_ic),  mean_c = Σ_i t_ic s_ic / Σ_i t_ic n_ic,
+        with noise of variance Σ_i t_ic² σ_i² / (Σ_i t_ic n_ic)²
 
-    A client without the class has n = 0 and so adds no noise to it. The n are the noisy
+    v = 1/k, since rows of φ have norm at most 1. Where noise is small, every record
+    counts alike; else large clients count for more, as their share of noise is less. A
+    client without the class has n = 0 and so adds no noise to it. The n are the noisy
     counts, those that noise alone would explain set to 0, made to add up to the
     client's public size; a client none of whose counts stands out is taken to have all
     classes alike.
@@ -438,7 +442,12 @@ def pool_classes(released: Sequence[ClassValues]) -> Pooled:
     shares = np.where(has_counts, counts / np.where(has_counts, total, 1.0), even)
 
     records = shares * sizes  # n_ic
-    precision = np.maximum(np.square(records / sigma).sum(axis=0), 1e-12)
-    weighted = np.einsum("ic,ick->ck", records / sigma**2, sums)
-    means = weighted / precision[:, None]
-    return Pooled(means, precision**-0.5, np.maximum(records.sum(axis=0), 1.0), shares)
+    spread = records / sums.shape[2]  # v n_ic
+    trust = records / (np.square(sigma) + spread)  # t_ic
+    total_trust = (trust * records).sum(axis=0)
+    known = total_trust > 0
+    divisor = np.where(known, total_trust, 1.0)
+    means = np.einsum("ic,ick->ck", trust, sums) / divisor[:, None]
+    noise = np.sqrt(np.square(trust * sigma).sum(axis=0)) / divisor
+    noise = np.where(known, noise, UNKNOWN)
+    return Pooled(means, noise, np.maximum(records.sum(axis=0), 1.0), shares)

@@ -207,19 +207,24 @@ def test_lines_of_another_length_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "classes", "expected"),
+    ("records", "classes", "public", "expected"),
     [
-        (1_999, 2, {"privacy.scorer": "class-embedding", "privacy.embedding_dim": 8}),
-        (500, 7, {"privacy.scorer": "class-embedding", "privacy.embedding_dim": 14}),
-        (2_000, 2, {"privacy.embedding_dim": 0}),
-        (10_000, 2, {"privacy.embedding_dim": 100}),
+        (1_999, 2, True, {"scorer": "class-embedding", "embedding_dim": 8}),
+        (500, 7, True, {"scorer": "class-embedding", "embedding_dim": 14}),
+        # no public records say which directions matter
+        (500, 7, False, {"scorer": "class-embedding", "embedding_dim": 32}),
+        (2_000, 2, True, {"embedding_dim": 0}),
+        (2_000, 2, False, {"embedding_dim": 0}),
+        (10_000, 2, True, {"embedding_dim": 100}),
     ],
 )
 def test_few_records_carry_few_directions(
-    records: int, classes: int, expected: dict[str, Any]
+    records: int, classes: int, public: bool, expected: dict[str, Any]
 ) -> None:
-    chosen = release_choices(records, classes)
-    assert {choice.key: choice.value for choice in chosen} == expected
+    chosen = release_choices(records, classes, public)
+    assert {choice.key: choice.value for choice in chosen} == {
+        f"privacy.{name}": value for name, value in expected.items()
+    }
 
 
 def test_names_of_sites() -> None:
