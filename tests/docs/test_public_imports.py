@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -75,3 +76,17 @@ def test_a_private_import_would_be_found() -> None:
         "fedaux.nothing",
         "fedaux.cli",
     ]
+
+
+def documented() -> set[str]:
+    """The names that the Python reference describes."""
+    pages = [ROOT / "docs" / "api.md", *(ROOT / "docs" / "api").glob("*.md")]
+    found: set[str] = set()
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        found.update(re.findall(r"^::: fedaux\.(?:\w+\.)*(\w+)$", text, re.MULTILINE))
+    return found
+
+
+def test_what_the_reference_describes_can_be_imported_and_nothing_else() -> None:
+    assert documented() == {*PUBLIC["fedaux"], *PUBLIC["fedaux.flower"]}
