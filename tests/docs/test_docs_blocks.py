@@ -30,6 +30,7 @@ SLOW = {  # pages that take more than 20 seconds
     "private-training.md": "a run",
     "tutorial-compare.md": "a run, a tuning and three comparisons",
     "tutorial-sites.md": "a run and a model",
+    "tutorial-tables.md": "two runs and a model",
     "index.md": "the demo",
     "models.md": "a run, and its graph for ONNX",
     "commands.md": "nearly every command once",

@@ -20,7 +20,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -116,6 +116,10 @@ class Address:
             return False
 
 
+SCHEMA_FILE = "schema.toml"
+Source = TypeVar("Source", DataConfig, AuxConfig)
+
+
 def write_layout(
     folder: Path,
     sites: Sequence[str],
@@ -188,7 +192,8 @@ def write_site(
 ) -> None:
     _private_folder(folder)
     write_atomically(folder / "ca.crt", authority)
-    config = site_config(base, name)
+    _write(folder, schema_file(base))
+    config = with_own_schema(site_config(base, name))
     if not address.one_machine:  # a real site: its owner decides
         config = replace(config, federation=replace(config.federation, approval="ask"))
     head = comments("site")["head"].format(name=name)
@@ -209,8 +214,8 @@ def _write_server(
         folder / "superexec.secret", secrets.token_hex(32).encode(), private=True
     )
     notes = comments("server")
-    config = server_config(base, sites)
-    settings = {
+    config = with_own_schema(server_config(base, sites))
+    settings = schema_file(base) | {
         "server.env": render("server.env", address=address),
         "fedaux.toml": to_commented_toml(config, notes["head"], notes),
         "app/pyproject.toml": render(
@@ -380,6 +385,45 @@ def site_config(base: Config, name: str) -> Config:
     )
     federation = replace(config.federation, sends=needed_by(config))
     return replace(config, federation=federation)
+
+
+def schema_file(base: Config) -> dict[str, str]:
+    """The schema of tables, for the folder of each party; nothing for other records."""
+    texts: set[str] = set()
+    for source in (base.data, base.aux):
+        schema = _schema_path(source)
+        if schema:
+            texts.add(Path(schema).read_text(encoding="utf-8"))
+    if len(texts) > 1:
+        raise DeployError(
+            "Cannot write one schema for all: [data] and [aux] name different ones. "
+            "Name one file in both."
+        )
+    if not texts:
+        return {}
+    return {SCHEMA_FILE: texts.pop()}
+
+
+def with_own_schema(config: Config) -> Config:
+    """Let tables be read by the schema beside the settings."""
+    data = _beside(config.data)
+    aux = _beside(config.aux)
+    if aux.source == "schema":
+        aux = replace(aux, path=SCHEMA_FILE)
+    return replace(config, data=data, aux=aux)
+
+
+def _schema_path(source: DataConfig | AuxConfig) -> str:
+    if source.source == "schema":
+        return source.path
+    return str(dict(source.options).get("schema", ""))
+
+
+def _beside(source: Source) -> Source:
+    options = dict(source.options)
+    if "schema" not in options:
+        return source
+    return replace(source, options={**options, "schema": SCHEMA_FILE})
 
 
 def demo_config() -> Config:

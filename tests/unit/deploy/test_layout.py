@@ -14,6 +14,7 @@ import yaml
 
 from fedaux.config.distillation import TeachersConfig
 from fedaux.config.parsing import ConfigError
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig, PrivacyConfig
 from fedaux.config.toml import to_commented_toml
@@ -56,6 +57,41 @@ def test_secrets_are_for_their_owner_alone(folder: Path) -> None:
     assert sorted(str(path.relative_to(folder)) for path in keys) == sorted(
         name for name in secret if "secret" not in name
     )
+
+
+def test_every_party_of_a_table_has_its_schema_beside_its_settings(
+    tmp_path: Path,
+) -> None:
+    """Scripts start in other folders than the one in which the deployment was made."""
+    schema = tmp_path / "described.toml"
+    schema.write_text('label = "y"\nclasses = ["a", "b"]\n[columns]\nage = {}\n')
+    options = {"schema": str(schema)}
+    base = Config(
+        method="private-head",
+        prototypes=(PrototypeSpec("linear"),),
+        data=DataConfig("table", str(tmp_path / "test.csv"), options, ("a", "b")),
+        aux=AuxConfig("schema", str(schema), {"rows": 10}),
+    )
+    folder = tmp_path / "deployment"
+    write_layout(folder, ["berlin", "paris"], Address("127.0.0.1", 8443), base)
+    parties = {
+        "server": "server/fedaux.toml",
+        "berlin": "sites/berlin/site.toml",
+        "paris": "sites/paris/site.toml",
+    }
+    for settings in parties.values():
+        file = folder / settings
+        copy = file.parent / "schema.toml"
+        assert copy.read_text() == schema.read_text()
+        assert dict(Config.load(file).data.options) == {"schema": str(copy)}
+    assert Config.load(folder / parties["server"]).aux.path == str(
+        folder / "server" / "schema.toml"
+    )
+    other = tmp_path / "other.toml"
+    other.write_text("another")
+    wrong = replace(base, aux=replace(base.aux, path=str(other)))
+    with pytest.raises(DeployError, match="name different ones"):
+        write_layout(tmp_path / "second", ["a"], Address("127.0.0.1", 8443), wrong)
 
 
 def test_sites_have_keys_of_their_own_and_the_server_their_public_halves(
