@@ -55,6 +55,7 @@ BASES: dict[str, Table] = {
         "pretrain.min_crop_area": 0.5,
         "pretrain.flip": False,
         "local.epochs": 1,
+        "distill.epochs": 1,
         "distill.lr": 1e-3,
         "privacy.epsilon": 1.0,
         "privacy.embedding_dim": 12,

@@ -105,7 +105,7 @@ def test_a_port_that_is_taken_and_a_package_that_is_missing(
             pass
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with (
-        pytest.raises(MissingPackageError, match=r"fedaux\[metrics\]"),
+        pytest.raises(MissingPackageError, match=r"pip install -e '\.\[metrics\]'"),
         serve_metrics(lambda: RUNNING, "127.0.0.1", 0),
     ):
         pass
