@@ -117,7 +117,7 @@ class Address:
 
 
 SCHEMA_FILE = "schema.toml"
-Source = TypeVar("Source", DataConfig, AuxConfig)
+_Table = TypeVar("_Table", DataConfig, AuxConfig)
 
 
 def write_layout(
@@ -419,11 +419,12 @@ def _schema_path(source: DataConfig | AuxConfig) -> str:
     return str(dict(source.options).get("schema", ""))
 
 
-def _beside(source: Source) -> Source:
+def _beside(source: _Table) -> _Table:
     options = dict(source.options)
     if "schema" not in options:
         return source
-    return replace(source, options={**options, "schema": SCHEMA_FILE})
+    options["schema"] = SCHEMA_FILE
+    return replace(source, options=tuple(options.items()))
 
 
 def demo_config() -> Config:
