@@ -221,7 +221,11 @@ def table_of_rounds(curves: dict[str, list[float]]) -> str:
 
 def table_of_arms(curves: dict[str, list[float]]) -> str:
     """What distillation and the teachers' weights add, and the rivals from one start."""
-    arms = FROM_ONE_START
+    arms = tuple(
+        arm
+        for arm in FROM_ONE_START
+        if all(complete_seeds(curves, case, (arm,)) for case in CASES)
+    )
     lines = [
         f"| case, rounds 1 / 5 / 10 | {' | '.join(arms)} |",
         f"| --- |{' --- |' * len(arms)}",
