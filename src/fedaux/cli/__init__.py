@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedaux import __version__
-from fedaux.cli.common import SUGGEST_COMMANDS, examples, run_app
+from fedaux.cli.common import SUGGEST_COMMANDS, examples, run_app, unwrap_summaries
 from fedaux.cli.deploy import app as deploy
 from fedaux.cli.init import app as init
 from fedaux.cli.methods import app as methods
@@ -37,6 +37,7 @@ for kind in (sweep, tune, methods, init, run, model, new):
 app.add_typer(privacy, name="privacy")
 app.add_typer(deploy, name="deploy")
 app.add_typer(site, name="site")
+unwrap_summaries(app)
 
 
 def _version(wanted: bool) -> None:

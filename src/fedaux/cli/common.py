@@ -82,6 +82,18 @@ def setting_of(option: str) -> str:
     return next(meant, "")
 
 
+def unwrap_summaries(app: typer.Typer) -> None:
+    """Let the list of commands wrap their summaries at the terminal's width: rich also
+    breaks where a docstring does.
+    """
+    for command in app.registered_commands:
+        paragraph = (command.callback.__doc__ or "").split("\n\n")[0]
+        command.short_help = " ".join(paragraph.split())
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            unwrap_summaries(group.typer_instance)
+
+
 def examples(*lines: str) -> str:
     """For `epilog=`: commands to copy, with comments after a #."""
     commands = [f"  $ {escape(line)}" for line in lines]

@@ -20,6 +20,7 @@ from fedaux.cli.common import (
     print_error,
     print_json,
     run_app,
+    unwrap_summaries,
     with_local_modules,
 )
 from fedaux.core.errors import Exit, FedauxError
@@ -184,3 +185,22 @@ def test_the_help_lists_no_methods_by_half() -> None:
     assert "fedaux methods" in found.output
     assert "private head" in found.output
     assert "FedBE" not in found.output
+
+
+def test_summaries_of_commands_wrap_at_the_width_of_the_terminal() -> None:
+    command = typer.Typer()
+
+    @command.command()
+    def first() -> None:
+        """Do something that takes
+        two lines.
+
+        And more.
+        """
+
+    whole = typer.Typer()
+    whole.add_typer(command, name="group")
+    unwrap_summaries(whole)
+    assert command.registered_commands[0].short_help == (
+        "Do something that takes two lines."
+    )
