@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -118,13 +118,19 @@ def _records(
     return Records(x, np.array(labels, dtype=np.int64))
 
 
+def _read_type(stream: BinaryIO) -> np.dtype[Any]:
+    """The type of the values in a .npy file; the stream then stands at the values."""
+    read_header = npy_format.read_array_header_2_0
+    if npy_format.read_magic(stream) == (1, 0):
+        read_header = npy_format.read_array_header_1_0
+    _, _, dtype = read_header(stream)
+    return dtype
+
+
 def _mapped(file: Path) -> NDArray[Any]:
     """The array of a file, without loading it; arrays of Python objects are refused."""
     with file.open("rb") as stream:
-        read_header = npy_format.read_array_header_2_0
-        if npy_format.read_magic(stream) == (1, 0):
-            read_header = npy_format.read_array_header_1_0
-        _, _, dtype = read_header(stream)
+        dtype = _read_type(stream)
     if dtype.hasobject:
         raise RecordsError(
             f"{file} is an array of Python objects, such as rows of different lengths: "
@@ -374,10 +380,7 @@ def load_values(file: Path) -> list[Any]:
     (`Unknown`).
     """
     with file.open("rb") as stream:
-        read_header = npy_format.read_array_header_2_0
-        if npy_format.read_magic(stream) == (1, 0):
-            read_header = npy_format.read_array_header_1_0
-        _, _, dtype = read_header(stream)
+        dtype = _read_type(stream)
         if dtype.hasobject:
             objects = np.asarray(_ObjectUnpickler(stream).load(), dtype=object)
             return list(objects.reshape(-1))
