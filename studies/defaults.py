@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from fedaux import Config, run
+from fedaux.config.parsing import set_key
 from studies.sources import ROOT
 
 SHORT = {
@@ -116,8 +117,7 @@ def accuracy(settings: Mapping[str, Any], seed: int) -> float:
     """Test accuracy after the last round."""
     table: dict[str, Any] = {}
     for key, value in {**BASE, **settings, "seed": seed}.items():
-        section, _, name = key.rpartition(".")
-        (table.setdefault(section, {}) if section else table)[name] = value
+        set_key(table, key, value, "the study")
     with tempfile.TemporaryDirectory() as folder:
         return run(Config.from_dict(table), Path(folder) / "run").accuracy
 

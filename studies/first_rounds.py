@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 import fedaux
+from fedaux.config.parsing import set_key
 from fedaux.report.charts import Line, LineChart
 from fedaux.report.svg import Svg, tone
 
@@ -133,9 +134,7 @@ def curve(settings: Settings, seed: int) -> list[float]:
     table: dict[str, Any] = {}
     same_noise = {"seed": seed, "privacy.unsafe_seed": seed + 1}
     for key, value in {**BASE, **settings, **same_noise}.items():
-        section, _, name = key.rpartition(".")
-        target = table.setdefault(section, {}) if section else table
-        target[name] = value
+        set_key(table, key, value, "the study")
     with tempfile.TemporaryDirectory() as folder:
         result = fedaux.run(fedaux.Config.from_dict(table), Path(folder) / "run")
     return [round(accuracy, 4) for accuracy in result.curve]

@@ -23,6 +23,7 @@ from fedaux.core.progress import track
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.overlap import COMPARED_RECORDS, shared_records
+from fedaux.data.partition import batch_starts
 from fedaux.data.records import Records, RecordSpec, is_table
 from fedaux.models import flatten_state, published_weights
 from fedaux.models.inference import Footprint, available_memory, measure
@@ -263,8 +264,7 @@ def _seconds(
         distilled = min(distilled, config.teachers.examples or distilled)
         seconds["teachers"] = rounds * chosen * distilled * forward
         batch = config.distill.batch_size
-        batches_an_epoch = max(1, math.ceil(distilled / batch))
-        steps = config.distill.steps_a_round(batches_an_epoch)
+        steps = config.distill.steps_a_round(len(batch_starts(distilled, batch)))
         rows = steps * min(batch, distilled)
         seconds["distillation"] = rounds * rows * step * len(networks)
     return seconds
