@@ -25,7 +25,7 @@ WHEN = {
     "fedadam": "averaging that needs adaptive steps at the server",
     "fedyogi": "as FedAdam, with slower growth of its steps",
     "fednova": "clients that train for very different numbers of steps",
-    "scaffold": "uneven data and twenty rounds or more; clients keep state",
+    "scaffold": "uneven data and twenty rounds or more. Clients keep state",
     "feddyn": "as SCAFFOLD, with half of its traffic",
     "ridge": "one exchange, if the server may see sums of features",
     "discriminant": "as ridge, with few records of some classes",
