@@ -43,6 +43,7 @@ from fedaux.core.arrays import Arrays
 from fedaux.core.errors import SettingsError
 from fedaux.core.failures import OrderError
 from fedaux.data.federated import class_names
+from fedaux.data.tables import schema_of
 from fedaux.messages import (
     DataOrder,
     EveryOrder,
@@ -122,6 +123,7 @@ def admit_plan(order: PlanOrder, site: Site) -> None:
         check_network(ask.facts["prototype"], config)
     check_method(plan.method, config)
     _check_secure(plan.secure, config)
+    check_schema_hash(plan.schema, config)
 
 
 def admit_run(server: Config, site: Site) -> None:
@@ -234,6 +236,20 @@ def _check_secure(secure: bool, config: Config) -> None:
     raise OrderError(
         "Cannot answer alone: this site takes part in secure sums only "
         "(federation.secure)."
+    )
+
+
+def check_schema_hash(schema: str, config: Config) -> None:
+    """Raise an error if the site's own records are those of a table with another schema
+    than the run's: they would become other numbers than everybody else's.
+    """
+    own = schema_of(config.data)
+    if own is None or not schema or schema == own.hash:
+        return
+    raise OrderError(
+        f"Cannot take part: the run's schema of the table has the hash {schema}, and "
+        f"this site's own has {own.hash}. Ask the server for its schema.toml, and "
+        "compare the columns."
     )
 
 

@@ -237,6 +237,36 @@ class TableSchema:
         }
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
+    def differences(self, reference: TableSchema) -> list[str]:
+        """What is different in this schema, column by column, so that records become
+        other numbers than by `reference`; [] where the hashes are the same.
+        """
+        found: list[str] = []
+        if self.header.classes != reference.header.classes:
+            found.append(
+                f"classes are {', '.join(self.header.classes)}, not "
+                f"{', '.join(reference.header.classes)}"
+            )
+        for name, expected in reference.columns.items():
+            column = self.columns.get(name)
+            if column is None:
+                found.append(f"there is no column {name}")
+            elif column.kind != expected.kind:
+                found.append(f"{name} is a {column.kind}, not a {expected.kind}")
+            else:
+                settings = [
+                    setting
+                    for setting in ("range", "quantiles", "bins", "values", "missing")
+                    if getattr(column, setting) != getattr(expected, setting)
+                ]
+                if settings:
+                    found.append(f"{name} differs in {' and '.join(settings)}")
+        extra = [name for name in self.columns if name not in reference.columns]
+        found += [f"column {name} is added" for name in extra]
+        if not found and list(self.columns) != list(reference.columns):
+            found.append("the columns are in another order")
+        return found
+
     def require_confirmed(self, file: Path) -> None:
         """Raise an error if ranges and values may come from private records, before a
         site reads its own by them.

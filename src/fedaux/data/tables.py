@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core.rng import numpy_stream
 from fedaux.data.arrays import require_file
 from fedaux.data.labels import DeclaredClasses, factorize, to_name
@@ -107,6 +108,21 @@ def open_schema(schema: str | Path | TableSchema) -> TableSchema:
             "--label COLUMN` writes both."
         )
     return TableSchema.load(schema)
+
+
+def schema_path(source: DataConfig | AuxConfig) -> str:
+    """The file of the schema by which a source's tables are read; "" for others."""
+    if source.source == "schema":
+        return source.path
+    if source.source == "table":
+        return str(dict(source.options).get("schema", ""))
+    return ""
+
+
+def schema_of(source: DataConfig | AuxConfig) -> TableSchema | None:
+    """The schema by which a source's tables are read; None for other records."""
+    path = schema_path(source)
+    return open_schema(path) if path else None
 
 
 def _read_csv(

@@ -32,6 +32,8 @@ from fedaux.core.io import DECODED, caching_in
 from fedaux.core.versions import package_versions, versions_text
 from fedaux.data.federated import class_names, open_auxiliary, read_private
 from fedaux.data.records import UNDECLARED, Records
+from fedaux.data.table_schema import TableSchema
+from fedaux.data.tables import open_schema, schema_of, schema_path
 from fedaux.deploy.certificates import load_key, public_key_bytes
 from fedaux.deploy.env import read_env
 from fedaux.deploy.link import ask_health
@@ -100,6 +102,8 @@ def check_site(folder: Path) -> Iterator[CheckResult]:
     yield check_settings(config, name)
     yield check_sends(config, folder)
     yield check_privacy(config)
+    if schema_path(config.data):
+        yield check_schema(config, folder)
     records, result = check_records(config, folder, name)
     yield result
     count = 0
@@ -459,6 +463,38 @@ def compare_with_server(config: Config, path: Path) -> str:
     except FedauxError as error:
         return f"orders of the server's run would be refused. {error}"
     return ""
+
+
+def check_schema(config: Config, folder: Path) -> CheckResult:
+    """Whether the schema of the table can be read and is the server's, where its
+    settings can be read.
+    """
+    try:
+        own = open_schema(schema_path(config.data))
+        own.require_confirmed(Path(config.data.path))
+        problem = ""
+        server = folder.parents[1] / "server" / "fedaux.toml"
+        if server.is_file():
+            problem = schema_problem(own, Config.load(server))
+    except FedauxError as error:
+        problem = str(error)
+    if problem:
+        remedy = "all parties need the same schema.toml: agree on one"
+        return CheckResult("schema", False, problem, remedy)
+    columns = plural(len(own.columns), "column")
+    detail = f"{columns}, hash {own.hash}: the same at every site"
+    return CheckResult("schema", True, detail)
+
+
+def schema_problem(own: TableSchema, server: Config) -> str:
+    """How a site's schema differs from the server's, column by column; "" if it does
+    not.
+    """
+    expected = schema_of(server.data)
+    if expected is None or own.hash == expected.hash:
+        return ""
+    differences = "; ".join(own.differences(expected))
+    return f"it differs from the server's: {differences}"
 
 
 def check_records(

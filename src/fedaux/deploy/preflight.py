@@ -16,9 +16,11 @@ from fedaux.config.schema import Config
 from fedaux.core.errors import FedauxError
 from fedaux.data.federated import client_names, open_public
 from fedaux.data.records import Records
+from fedaux.data.tables import open_schema, schema_path
 from fedaux.deploy.checks import (
     MARGIN_BYTES,
     CheckResult,
+    check_schema,
     check_sends,
     check_settings,
     check_versions,
@@ -54,6 +56,8 @@ def preflight(server: Path, link: Watched) -> Iterator[CheckResult]:
     )
     yield check_sites(config, link)
     yield check_site_settings(config, server)
+    if schema_path(config.data):
+        yield check_schemas(config, server)
 
 
 def check_steps(config: Config) -> CheckResult:
@@ -140,6 +144,35 @@ def check_site_settings(config: Config, server: Path) -> CheckResult:
         )
         return CheckResult(name, None, detail, remedy)
     return CheckResult(name, True, "every order would be admitted")
+
+
+def check_schemas(config: Config, server: Path) -> CheckResult:
+    """Whether all sites encode the columns of their tables alike."""
+    differing: list[str] = []
+    elsewhere: list[str] = []
+    try:
+        expected = open_schema(schema_path(config.data))
+    except FedauxError as error:
+        return CheckResult("schema", False, str(error), "correct schema.toml")
+    for site in config.federation.sites:
+        own = load_settings(server.parent / "sites" / site)
+        if isinstance(own, CheckResult):
+            elsewhere.append(site)
+            continue
+        found = check_schema(own, server.parent / "sites" / site)
+        if found.ok is False:
+            differing.append(f"{site}: {found.detail}")
+    if differing:
+        remedy = "all parties need the same schema.toml: agree on one"
+        return CheckResult("schema", False, "; ".join(differing), remedy)
+    detail = f"{plural(len(expected.columns), 'column')}, hash {expected.hash}"
+    if not elsewhere:
+        return CheckResult("schema", True, f"{detail}, at all sites")
+    remedy = (
+        f"`fedaux deploy check` at {', '.join(elsewhere)} names the hash of theirs: a "
+        "site with another one refuses the plan, and nothing is spent"
+    )
+    return CheckResult("schema", None, detail, remedy)
 
 
 def settings_problem(folder: Path, name: str) -> str:

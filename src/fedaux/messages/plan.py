@@ -20,7 +20,7 @@ from fedaux.core.failures import OrderError
 from fedaux.messages.declaration import fields_of
 from fedaux.messages.identity import run_facts
 from fedaux.messages.orders import NAME, DataOrder, PrepareOrder, SumsOrder, TrainOrder
-from fedaux.messages.types import Hash, Number, Type
+from fedaux.messages.types import Hash, Number, Text, Type
 
 KIND_OF_ORDER: dict[type, str] = {
     PrepareOrder: "release",
@@ -88,6 +88,8 @@ class RunPlan:
     rounds: int
     secure: bool
     asks: tuple[Ask, ...]
+    # of a table, the hash of the schema by which all parties encode records
+    schema: str = ""
 
     def check(self) -> None:
         """Raise an `OrderError` unless this is a plan that a person can read: known
@@ -96,6 +98,7 @@ class RunPlan:
         _check("run", NAME, self.run)
         _check("method", NAME, self.method)
         _check("rounds", Number(1, 2**31), self.rounds)
+        _check("schema", Text(64), self.schema)
         for ask in self.asks:
             ask.check()
 
@@ -114,6 +117,7 @@ class RunPlan:
                 int(content["rounds"]),
                 bool(content["secure"]),
                 asks,
+                str(content.get("schema", "")),
             )
         except (
             ValueError,
@@ -127,9 +131,10 @@ class RunPlan:
             ) from error
 
     def to_json(self) -> str:
-        return json.dumps(
-            {**vars(self), "asks": [vars(ask) for ask in self.asks]}, sort_keys=True
-        )
+        content = {**vars(self), "asks": [vars(ask) for ask in self.asks]}
+        if not self.schema:
+            del content["schema"]
+        return json.dumps(content, sort_keys=True)
 
     @property
     def hash(self) -> str:
@@ -141,17 +146,22 @@ class RunPlan:
 
 
 def plan_of(
-    run: str, method: str, rounds: int, secure: bool, orders: Sequence[DataOrder]
+    run: str,
+    method: str,
+    rounds: int,
+    secure: bool,
+    orders: Sequence[DataOrder],
+    schema: str = "",
 ) -> RunPlan:
     """Make the plan of a run from one order of each kind and prototype; equal ones are
-    listed once.
+    listed once. `schema` is the hash of a table's.
     """
     asks: list[Ask] = []
     for order in orders:
         ask = Ask.of(order, most_orders(order, rounds, secure))
         if ask not in asks:
             asks.append(ask)
-    return RunPlan(run, method, rounds, secure, tuple(asks))
+    return RunPlan(run, method, rounds, secure, tuple(asks), schema)
 
 
 def most_orders(order: DataOrder, rounds: int, secure: bool) -> int:

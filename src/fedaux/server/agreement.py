@@ -12,6 +12,7 @@ from fedaux.config.methods import find_method
 from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import Failure
 from fedaux.core.progress import Notice, OwnersAwaited, report
+from fedaux.data.tables import schema_of
 from fedaux.messages import Consent, DataOrder, Federation, PlanOrder, RunPlan, plan_of
 from fedaux.privacy.secure_sum import agreed_threshold
 from fedaux.server.orders import Agreement
@@ -102,7 +103,15 @@ def make_plan(server: Server, state: RunState) -> RunPlan:
         if not find_method(config.method).analytic:
             orders.append(server.orders.train(state, client))
     run = server.orders.run_id(state)
-    return plan_of(run, config.method, config.rounds, config.federation.secure, orders)
+    schema = schema_of(config.data)
+    return plan_of(
+        run,
+        config.method,
+        config.rounds,
+        config.federation.secure,
+        orders,
+        "" if schema is None else schema.hash,
+    )
 
 
 def one_of_each_prototype(server: Server) -> list[str]:

@@ -19,6 +19,7 @@ from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.sends import MEANINGS
 from fedaux.core.errors import FedauxError, SettingsError
 from fedaux.core.failures import OrderError, Refusal
+from fedaux.data.table_schema import TableSchema
 from fedaux.flower.error_redaction import refusal_of
 from fedaux.messages import DataOrder, HelloOrder, PlanOrder, RunPlan, plan_of
 from fedaux.messages.plan import Ask
@@ -395,6 +396,26 @@ def test_a_word_is_known_for_each_kind_of_a_plan(tmp_path: Path) -> None:
     assert word_of("sums", {"sends": "moments"}, own) == "second moments"
     with pytest.raises(FedauxError, match="Cannot read the plan"):
         word_of("", {}, own)
+
+
+def test_a_table_with_another_schema_is_not_asked(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    columns = "[columns]\nage = {range = [0, 100]}\n"
+    schema.write_text(f'label = "y"\nclasses = ["ill", "well"]\n{columns}')
+    table = asked_site(tmp_path).config.data
+    options = {"schema": str(schema)}
+    own = asked_site(tmp_path)
+    data = replace(table, source="table", options=tuple(options.items()))
+    own = replace(own, config=replace(own.config, data=data))
+    known = TableSchema.load(schema).hash
+    for named in ("", known):
+        plan = replace(plan_of("cafe", "fedaux", 1, False, ORDERS), schema=named)
+        admit(plan_order(plan=plan.to_json()), own)
+    plan = replace(plan, schema="0123456789abcdef")
+    with pytest.raises(OrderError, match=f"0123456789abcdef, and .* own has {known}"):
+        admit(plan_order(plan=plan.to_json()), own)
+    # records of another kind have no schema
+    admit(plan_order(plan=plan.to_json()), asked_site(tmp_path))
 
 
 def test_an_owner_is_asked_only_for_what_the_settings_allow(tmp_path: Path) -> None:

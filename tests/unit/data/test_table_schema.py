@@ -86,6 +86,36 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     assert caught.value.code == Exit.SETTINGS
 
 
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (changed(range=[20, 91]), "age differs in range"),
+        (changed("größe", kind="flag", values=["0", "1"]), "größe is a flag, not a"),
+        (changed("smoker", values=["0", "1"]), "smoker differs in values"),
+        (changed(missing=True, bins=[30]), "age differs in bins and missing"),
+        (TABLE | {"classes": ["ill"]}, "classes are ill, not healthy, ill"),
+        (
+            TABLE | {"columns": {"age": TABLE["columns"]["age"]}},
+            "there is no column blood pressure; there is no column größe",
+        ),
+        (
+            TABLE | {"columns": TABLE["columns"] | {"ward": {"range": [0, 1]}}},
+            "column ward is added",
+        ),
+        (
+            TABLE | {"columns": dict(reversed(TABLE["columns"].items()))},
+            "the columns are in another order",
+        ),
+    ],
+)
+def test_differences_are_named_by_column(table: dict[str, Any], said: str) -> None:
+    schema = TableSchema.from_dict(TABLE)
+    other = TableSchema.from_dict(table)
+    assert other.hash != schema.hash
+    assert said in "; ".join(other.differences(schema))
+    assert schema.differences(schema) == []
+
+
 def test_the_hash_is_of_what_records_become() -> None:
     schema = TableSchema.from_dict(TABLE)
 

@@ -6,16 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import AuxConfig, DataConfig
+from fedaux.data.table_schema import TableSchema
+from fedaux.deploy.checks import check_schema
 from fedaux.deploy.link import LinkError, Node
 from fedaux.deploy.preflight import (
+    check_schemas,
     check_site_settings,
     check_sites,
     check_steps,
     preflight,
 )
-from helpers.deployments import fine, problem
+from helpers.deployments import deploy, fine, problem
 
 
 class Link:
@@ -73,6 +77,73 @@ def test_sites_whose_settings_refuse_the_run_are_named(folder: Path) -> None:
     found = check_site_settings(config, server)
     assert found.ok is None
     assert found.detail == "those of berlin are not on this machine"
+
+
+SCHEMA = """
+label = "diagnosis"
+classes = ["healthy", "ill"]
+confirmed = true
+[columns]
+age = {range = [20, 90]}
+ward = {kind = "category", values = ["a", "b"]}
+"""
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """A deployment whose parties read tables, each with its copy of the schema."""
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    (tmp_path / "a.csv").write_text("age,ward,diagnosis\n50,a,ill\n")
+    schema = str(tmp_path / "schema.toml")
+    base = Config(
+        method="private-head",
+        prototypes=(PrototypeSpec("linear"),),
+        data=DataConfig(
+            "table",
+            str(tmp_path / "a.csv"),
+            {"schema": schema},
+            ("healthy", "ill"),
+        ),
+        aux=AuxConfig("schema", schema, {"rows": 10}),
+    )
+    return deploy(tmp_path / "tables", base=base)
+
+
+def test_schemas_of_tables_are_compared_column_by_column(tables: Path) -> None:
+    server = tables / "server"
+    config = Config.load(server / "fedaux.toml")
+    same = TableSchema.load(server / "schema.toml").hash
+    fine(check_schemas(config, server), f"2 columns, hash {same}, at all sites")
+    berlin = tables / "sites" / "berlin"
+    schema = berlin / "schema.toml"
+
+    edit(schema, "[20, 90]", "[20, 99]")
+    edit(schema, '["a", "b"]', '["a"]')
+    told = "berlin: it differs from the server's: age differs in range; ward differs"
+    problem(check_schemas(config, server), told, "the same schema.toml")
+    own = Config.load(berlin / "site.toml")
+    problem(check_schema(own, berlin), "age differs in range", "agree on one")
+
+    schema.write_text(SCHEMA.replace("age =", "years ="))
+    told = "there is no column age; column years is added"
+    problem(check_schemas(config, server), told, "")
+    schema.write_text(SCHEMA.replace("confirmed = true", ""))
+    problem(check_schemas(config, server), "write confirmed = true", "")
+    schema.write_text(SCHEMA.replace("[20, 90]", "[20]"))
+    problem(check_schemas(config, server), "a number needs its least", "")
+    (berlin / "site.toml").unlink()  # on another machine
+    found = check_schemas(config, server)
+    assert found.ok is None
+    assert same in found.detail
+    assert "deploy check` at berlin names the hash" in found.remedy
+
+
+def test_only_tables_have_schemas(folder: Path, tables: Path) -> None:
+    def names(server: Path) -> list[str]:
+        return [one.name for one in preflight(server, Link("berlin", "paris"))]
+
+    assert "schema" not in names(folder / "server")
+    assert "schema" in names(tables / "server")
 
 
 def test_images_on_which_pre_training_fails_are_found(

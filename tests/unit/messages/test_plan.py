@@ -129,6 +129,7 @@ def test_a_plan_comes_back_from_json_with_the_same_hash() -> None:
         {"method": "scaffold"},
         {"rounds": 4},
         {"secure": True},
+        {"schema": "0123456789abcdef"},
         {"asks": plan().asks[:1]},
         {"asks": tuple(reversed(plan().asks))},
         {"asks": (replace(plan().asks[0], at_most=2), plan().asks[1])},
@@ -137,6 +138,14 @@ def test_a_plan_comes_back_from_json_with_the_same_hash() -> None:
 )
 def test_every_part_of_a_plan_is_in_its_hash(change: dict[str, Any]) -> None:
     assert replace(plan(), **change).hash != plan().hash
+
+
+def test_the_schema_of_a_table_is_in_its_plan() -> None:
+    assert "schema" not in json.loads(plan().to_json())
+    told = replace(plan(), schema="0123456789abcdef")
+    assert RunPlan.from_json(told.to_json()) == told
+    with pytest.raises(OrderError, match="its schema must be"):
+        replace(plan(), schema="x" * 65).check()
 
 
 WHOLE = json.loads(plan().to_json())
