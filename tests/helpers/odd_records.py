@@ -30,6 +30,7 @@ from PIL import Image
 from fedaux.audit.odd_records import unchecked_texts
 from fedaux.config.sections import DataConfig
 from fedaux.data.adapters import from_torch
+from fedaux.data.tables import from_frame
 
 CLASSES = ("flu", "cold", "none")
 NAN, INF = float("nan"), float("inf")
@@ -72,6 +73,29 @@ class Format:
 
 
 # Lines
+
+
+def frames(folder: Path, records: Sequence[Any]) -> Written:
+    """A source of one's own that makes records of a DataFrame."""
+
+    def load(path: Path, declared: Sequence[str], person: str) -> Any:
+        import pandas as pd
+
+        names = ("label", "temperature", "pressure", "ward", "smoker", "person")
+        columns = zip(*records, strict=True)
+        frame = pd.DataFrame(
+            {
+                name: pd.Series(list(values))
+                for name, values in zip(names, columns, strict=True)
+            }
+        )
+        schema = Path(__file__).with_name("odd_table.toml")
+        return from_frame(frame, schema, person=person, declared=declared)
+
+    module = types.ModuleType("odd_frame_source")
+    module.load = load  # type: ignore[attr-defined]
+    sys.modules[module.__name__] = module
+    return Written(str(folder), range(len(records)))
 
 
 def lines(name: str, header: bytes = b"") -> Callable[[Path, Sequence[bytes]], Written]:
@@ -152,6 +176,44 @@ ODD_TABLE = {
     "quotes around quotes": b'flu;"""37""";80;"""a""";no;ann',
     "the file's first line in quotes": b'"label;temperature;pressure;ward;smoker"',
     "a thousand columns": b"flu;37;80;a;no;ann" + b";x" * 1000,
+    "thousands": b"flu;1.234,5;1 234,5;a;no;ann",
+    "thousands by apostrophes": b"flu;1'234,5;\xc2\xa01234;a;no;ann",
+    "latin-1": "flü;37;80;Ä;nö;Jörg".encode("latin-1"),
+    "other spellings of no number": b"flu;+Infinity;-nan;a;no;ann",
+    "a number in hexadecimal": b"flu;0x25;nan(12);a;no;ann",
+    "a number with its unit": b"flu;37 C;80 %;a;no;ann",
+    "a minus of print": "flu;\u221237;80;a;no;ann".encode(),
+    "a negative zero": b"flu;-0;-0,0;a;no;ann",
+    "a formula": b"flu;=1+1;=A1;a;no;ann",
+    "a line break in quotes": b'flu;"37\x0b";"80\r";"a";no;ann',
+    "other missing values": b"flu;#N/A;null;None;n/a;ann",
+}
+
+# (label, temperature, pressure, ward, smoker, person) of a DataFrame, whose columns
+# have the types that pandas gives them
+CELLS = [
+    ("flu", 41.5, 120, "a", "no", 1),
+    ("cold", 37.0, 80, "b", "yes", 2),
+    ("none", 36.6, 0, "3", "no", 1),
+    ("flu", 39.1, 200, "c", "no", 3),
+    ("cold", 38.0, 90, "b", "YES", 2),
+]
+ODD_FRAME = {
+    "gaps": (None,) * 6,
+    "nan": (NAN,) * 6,
+    "infinite": ("flu", INF, -INF, INF, INF, 1),
+    "words": ("flu", "words", "words", "words", "words", "words"),
+    "numbers as words": ("flu", "37,5", "80", "a", "no", "1"),
+    "whole numbers": (0, 1, 2, 3, 1, 1),
+    "fractions": (0.5, 0.5, 0.5, 0.5, 0.5, 0.5),
+    "a number beyond print": ("flu", 10**5000, 10**400, 10**5000, "no", 10**5000),
+    "true and false": (True, False, True, True, False, True),
+    "dates": ("flu", *[datetime.datetime(2020, 1, 31)] * 4, datetime.date(2020, 1, 31)),
+    "decimals": ("flu", Decimal("37.5"), Decimal("NaN"), Decimal(3), Decimal(0), 1),
+    "complex": ("flu", 1j, 2 + 0j, 3j, 1j, 2j),
+    "bytes": (b"flu", b"37", b"\xff", b"a", b"no", b"1"),
+    "lists": (["flu"], [37.0], [], [["a"]], {"no": 1}, {1}),
+    "an object": (object(), object(), object(), object(), object(), object()),
 }
 
 JSONL = [
@@ -728,6 +790,9 @@ FORMATS = {
         lines("a.csv", b"\xef\xbb\xbflabel;temperature;pressure;ward;smoker;person"),
         {"schema": str(Path(__file__).with_name("odd_table.toml"))},
         "person",
+    ),
+    "table of a DataFrame": Format(
+        "odd_frame_source:load", CELLS, ODD_FRAME, frames, person="person"
     ),
     "jsonl": Format("jsonl", JSONL, ODD_JSONL, lines("a.jsonl"), person="person"),
     "parquet": Format(

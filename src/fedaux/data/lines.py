@@ -12,6 +12,18 @@ from pathlib import Path
 MAX_FIELD_SIZE = 2**31 - 1  # characters; the csv module's default is 131,072
 
 
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the first bytes of such a file
+
+
+def is_utf_16(file: Path) -> bool:
+    """Whether a file or a .gz begins as UTF-16 does, whose lines cannot be read one by
+    one.
+    """
+    opened = gzip.open if file.suffix == ".gz" else open
+    with opened(file, "rb") as stream:
+        return stream.read(2) in UTF_16
+
+
 def lines_of(file: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a file or of a .gz, without their ends, which are line feeds. Each
     is decoded by itself: bytes that are no characters are replaced.

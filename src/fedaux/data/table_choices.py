@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.data.arrays import require_file
 from fedaux.data.choices import Choice
 from fedaux.data.lines import MAX_FIELD_SIZE, lines_of, split_line
-from fedaux.data.table_encoding import same_name, to_number
+from fedaux.data.table_encoding import plain_spelling, same_name, to_number
 from fedaux.data.table_schema import (
     MISSING_VALUES,
     Column,
@@ -29,6 +29,7 @@ from fedaux.data.table_schema import (
     TableHeader,
     TableSchema,
 )
+from fedaux.data.tables import require_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 LOOKED_AT = 200  # lines that tell a file's delimiter and decimal mark
@@ -91,13 +92,14 @@ def read_texts(path: Path) -> TextTable:
     written.
     """
     require_file(path, "your own table")
+    require_lines(path)
     csv.field_size_limit(MAX_FIELD_SIZE)
     encoding = _encoding(path)
     lines = [line for line in lines_of(path, encoding) if line.strip()]
     if len(lines) < 2:
         raise TableError(
-            f"Cannot read {path}: it has {len(lines)} lines. The first line must name "
-            "the columns, and each other line is a record."
+            f"Cannot read {path}: it has no record. The first line must name the "
+            "columns, and each other line is a record."
         )
     delimiter = max(DELIMITERS, key=lambda mark: len(split_line(lines[0], mark)))
     names = [name.strip() for name in split_line(lines[0], delimiter)]
@@ -219,10 +221,11 @@ def _require_columns(table: TextTable, label: str, site: str) -> None:
             place for place, value in enumerate(values) if value in MISSING_VALUES
         ]
         if missing:
+            hint = f" {_short_lines(table)}" if table.short else ""
             raise TableError(
                 f"Cannot take {name!r} as {option}: {len(missing)} of {len(values)} "
                 f"records have none, record {missing[0] + 1} for one. Fill it in, or "
-                "take these records out."
+                f"take these records out.{hint}"
             )
 
 
@@ -234,16 +237,24 @@ def _classes(table: TextTable, label: str) -> tuple[str, ...]:
             f"and classes are 2 to {MAX_CLASSES}. Name another column, or make classes "
             "of it, such as intervals of a number."
         )
-    spellings: dict[str, str] = {}
-    for name in counts:
-        known = spellings.setdefault(name.casefold(), name)
-        if known != name:
-            raise TableError(
-                f"Cannot take {label!r} as --label: {known!r} ({counts[known]} "
-                f"records) and {name!r} ({counts[name]}) are two spellings of one "
-                "class. Give it one."
-            )
+    for known, name in _spelled_twice(counts):
+        raise TableError(
+            f"Cannot take {label!r} as --label: {known!r} ({counts[known]} "
+            f"records) and {name!r} ({counts[name]}) are two spellings of one "
+            "class. Give it one."
+        )
     return tuple(sorted(counts))
+
+
+def _spelled_twice(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of names that differ in spelling only."""
+    spellings: dict[str, str] = {}
+    pairs: list[tuple[str, str]] = []
+    for name in names:
+        known = spellings.setdefault(plain_spelling(name), name)
+        if known != name:
+            pairs.append((known, name))
+    return pairs
 
 
 def propose_column(
@@ -333,12 +344,7 @@ def _notes(
     table: TextTable, reference: TextTable, schema: TableSchema, label: str
 ) -> list[str]:
     files = [table] if table is reference else [table, reference]
-    notes = [
-        f"{file.path}: {file.short} of {len(file)} lines have more or fewer values than "
-        "the first line has names; is there a line break within quotes?"
-        for file in files
-        if file.short
-    ]
+    notes = [f"{file.path}: {_short_lines(file)}" for file in files if file.short]
     extra = [name for name in reference.columns if name not in table.columns]
     if extra:
         notes.append(f"{reference.path}: not in {table.path}: {', '.join(extra)}")
@@ -350,11 +356,60 @@ def _notes(
             f"decimal mark and encoding are {_written(table)} and "
             f"{_written(reference)}. Save both alike."
         )
+    notes += _spelling_notes(table, schema)
+    notes += _notes_of_sites(table, schema)
     if not schema.header.confirmed:
         notes.append(
             "ranges and values come from your own records: a site reads no records by "
             "them until you replace them by what is public and write confirmed = true"
         )
+    return notes
+
+
+def _short_lines(table: TextTable) -> str:
+    return (
+        f"{table.short} of {len(table)} lines have more or fewer values than the first "
+        "line has names; is there a line break within quotes?"
+    )
+
+
+def _spelling_notes(table: TextTable, schema: TableSchema) -> list[str]:
+    """The values of categories, and the names of sites, that are spelled twice."""
+    values = {
+        name: column.values
+        for name, column in schema.columns.items()
+        if column.kind == "category"
+    }
+    site = schema.header.site
+    if site:
+        values[site] = tuple(sorted(set(map(same_name, table.columns[site]))))
+    return [
+        f"{name}: {known!r} and {other!r} look like two spellings of one value"
+        for name, named in values.items()
+        for known, other in _spelled_twice(named)
+    ]
+
+
+def _notes_of_sites(table: TextTable, schema: TableSchema) -> list[str]:
+    """The columns that have values at one site only, which tell whose a record is."""
+    site = schema.header.site
+    if not site:
+        return []
+    sites = [same_name(value) for value in table.columns[site]]
+    if len(set(sites)) < 2:
+        return []
+    notes: list[str] = []
+    for name in schema.columns:
+        filled = {
+            at
+            for at, value in zip(sites, table.columns[name], strict=True)
+            if value not in MISSING_VALUES
+        }
+        if len(filled) == 1:
+            notes.append(
+                f"{name}: only {filled.pop()} has values, so the column says whose a "
+                "record is; take it out of the schema, unless all sites will have it"
+            )
     return notes
 
 

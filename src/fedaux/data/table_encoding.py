@@ -14,6 +14,7 @@ numbers (tests/attacks/test_source_contract.py).
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -47,6 +48,13 @@ def same_name(text: str) -> str:
     """The name of a value, the same for 3 and 3.0."""
     whole = WHOLE_NUMBER.fullmatch(text)
     return whole[1] if whole else text
+
+
+def plain_spelling(text: str) -> str:
+    """What a name has in common with its other spellings: without capitals, doubled
+    spaces, and Unicode's other ways to write a character.
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def column_names(schema: TableSchema) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ from numpy.typing import NDArray
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core.rng import numpy_stream
 from fedaux.data.arrays import require_file
-from fedaux.data.labels import DeclaredClasses, factorize, to_name
-from fedaux.data.lines import MAX_FIELD_SIZE, lines_of, split_line
+from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody
+from fedaux.data.lines import MAX_FIELD_SIZE, is_utf_16, lines_of, split_line
 from fedaux.data.records import UNDECLARED, Corpus, Records, RecordsError
-from fedaux.data.table_encoding import column_names, encode, same_name
+from fedaux.data.table_encoding import column_names, encode, plain_spelling, same_name
 from fedaux.data.table_schema import Column, SchemaError, TableSchema
 
 ENCODED_AT_ONCE = 4096  # records that are encoded at once
@@ -61,6 +62,12 @@ class _Wanted:
             for name in self.names
             if name and name not in names and name != self.site
         ]
+        if len(missing) > 1 and len(names) == 1:
+            raise RecordsError(
+                f"Cannot read {where}: its first line is one column, {names[0]!r}, by "
+                f"the schema's delimiter {self.schema.header.delimiter!r}. Save the "
+                "file with this delimiter."
+            )
         if missing:
             raise RecordsError(
                 f"Cannot read {where}: there is no column {', '.join(missing)}, which "
@@ -155,8 +162,23 @@ def _read_csv(
 def read_header(file: Path, schema: TableSchema) -> list[str]:
     """The names of a file's columns."""
     header = schema.header
-    first = next(lines_of(file, header.encoding), "")
+    require_lines(file)
+    first = next(lines_of(file, header.encoding))
     return [name.strip() for name in split_line(first, header.delimiter)]
+
+
+def require_lines(file: Path) -> None:
+    """Raise an error unless a file has a first line, in an encoding of single bytes."""
+    if is_utf_16(file):
+        raise RecordsError(
+            f"Cannot read {file}: it is written in UTF-16. Save it as UTF-8, which "
+            'spreadsheets call "CSV UTF-8".'
+        )
+    if next(lines_of(file), None) is None:
+        raise RecordsError(
+            f"Cannot read {file}: it is empty. The first line must name the columns, "
+            "and each other line is a record."
+        )
 
 
 def _records(file: Path, schema: TableSchema) -> Iterator[str]:
@@ -210,12 +232,13 @@ def from_frame(
         "" if declared or not labels else header.site,
         person,
     )
+    named = {str(name): name for name in frame.columns}
     names = [str(name) for name in frame.columns]
     positions = wanted.positions(names, "the table")
     columns = []
     for name in wanted.names:
         if name in names:
-            values = frame[name]
+            values = frame[named[name]]
             columns.append([_text(value, header.decimal) for value in values])
     used = [position for position in positions if position >= 0]
     places = [used.index(position) if position >= 0 else -1 for position in positions]
@@ -225,9 +248,15 @@ def from_frame(
 
 
 def _text(value: Any, decimal: str) -> str:
-    """A value of a DataFrame as a file of the schema would have it."""
-    text = to_name(value) or ""
-    if isinstance(value, (float, np.floating)):
+    """A value of a DataFrame as a file of the schema would have it; "" for one that
+    cannot be written.
+    """
+    if isinstance(value, complex):  # as all of a column are beside one of them
+        if value.imag:
+            return ""
+        value = value.real
+    text = name_or_nobody(value)
+    if isinstance(value, (float, np.floating, Decimal)):
         return text.replace(".", decimal)
     return text
 
@@ -277,10 +306,14 @@ def _labels(
     if not declared and UNDECLARED in labels:
         first = labels.index(UNDECLARED)
         known = ", ".join(wanted.schema.header.classes)
+        alike = {plain_spelling(name): name for name in wanted.schema.header.classes}
+        meant = alike.get(plain_spelling(names[first]))
+        if meant is not None:
+            known += f": write it as {meant!r}"
         raise RecordsError(
             f"Cannot read {where}: record {first + 1} has {names[first]!r} as "
-            f"{wanted.label}, and the schema's classes are {known}. Mend the record, "
-            "or take it out."
+            f"{wanted.label}, and the schema's classes are {known}. Correct the "
+            "record, or take it out."
         )
     return np.array(labels, dtype=np.int64)
 
@@ -291,8 +324,8 @@ def _sites(names: Sequence[str], wanted: _Wanted, where: str) -> NDArray[np.int6
     for number, name in enumerate(names, 1):
         if name in missing:
             raise RecordsError(
-                f"Cannot read {where}: record {number} has no {wanted.site}. Mend the "
-                "record, or take it out."
+                f"Cannot read {where}: record {number} has no {wanted.site}. Correct "
+                "the record, or take it out."
             )
     plain = list(map(same_name, names))
     order = {name: place for place, name in enumerate(sorted(set(plain)))}

@@ -177,7 +177,7 @@ def test_wrong_use_is_named(
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     for text, said in (
-        ("a,b\n", "it has 1 lines"),
+        ("a,b\n", "it has no record"),
         ("a,b,a\n1,2,3\n", "it has the column 'a' twice"),
         ("a,,b\n1,2,3\n", "column 2 has no name"),
     ):
