@@ -61,6 +61,7 @@ class AnswerStore:
         plan: Callable[[list[Entry]], Mechanism],
         read: Callable[[], T],
         draw: Callable[[Mechanism, T], bytes],
+        before_entry: Callable[[], None] = lambda: None,
     ) -> bytes:
         """Return the stored answer, or one that is entered in the account, computed and
         stored, in this order.
@@ -68,7 +69,14 @@ class AnswerStore:
         See `BudgetStore.answer`.
         """
         return self._budget.answer(
-            request, path, plan, read, draw, order.known_entries, order.known_signature
+            request,
+            path,
+            plan,
+            read,
+            draw,
+            order.known_entries,
+            order.known_signature,
+            before_entry,
         )
 
     def without_noise(

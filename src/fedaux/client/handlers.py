@@ -194,10 +194,12 @@ _HANDLERS: dict[type, Callable[[Any, Site], Hello | Answer]] = {
 
 
 def releases_of(order: PrepareOrder, site: Site) -> Releases:
+    @cache
     def own_data() -> tuple[Records, Features]:
         return load_records(site, order), load_features(order, site)
 
-    return Releases(AnswerStore.of(site, order.client), own_data)
+    once_in = site.vault if site.is_simulated else None
+    return Releases(AnswerStore.of(site, order.client), own_data, once_in)
 
 
 def summed_features(order: SumsOrder, site: Site) -> tuple[Arrays, int]:

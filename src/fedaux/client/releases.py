@@ -1,5 +1,9 @@
 """P2, P3 at a client: the summary of its records, released with noise, once for each
 question.
+
+A release is entered in the account before it is computed. Before that, and only if the
+owner's ε allows the entry, the client looks whether the public data suit its records
+(`far_features`), for its owner's log.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.client.answers import AnswerStore
+from fedaux.client.far_features import warn_of_far_features
 from fedaux.client.summaries import summarise
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.failures import OrderError
@@ -36,18 +41,20 @@ class Releases:
     Attributes:
         store: Where they are kept.
         own_data: Loads the client's records and their features.
+        once_in: The vault of a simulation, whose clients warn once together.
     """
 
     store: AnswerStore
     own_data: OwnData
+    once_in: Path | None = None
 
     @property
     def privacy(self) -> PrivacyConfig:
         return self.store.privacy
 
     def release(self, order: PrepareOrder) -> Release:
-        """Return the stored release, or a new one: entered in the account before a
-        record is read.
+        """Return the stored release, or a new one: entered in the account before it is
+        computed.
         """
         request = identity(order)
         path = self.store.folder / f"release-{request}.json"
@@ -55,9 +62,7 @@ class Releases:
         def draw(mechanism: Mechanism, summary: Summary) -> bytes:
             return to_bytes(release(summary, order.client, self.privacy))
 
-        content = self.store.with_noise(
-            order, request, path, self._plan(order), lambda: self.summary(order), draw
-        )
+        content = self._with_noise(order, request, path, draw)
         account = self.store.account().to_json()
         return replace(from_bytes(content), client=order.client, account=account)
 
@@ -80,8 +85,23 @@ class Releases:
             noisy = release(summary, order.client, self.privacy, honest)
             return mask(noisy.arrays["values"])
 
+        return self._with_noise(order, request, path, draw)
+
+    def _with_noise(
+        self,
+        order: PrepareOrder,
+        request: str,
+        path: Path,
+        draw: Callable[[Mechanism, Summary], bytes],
+    ) -> bytes:
         return self.store.with_noise(
-            order, request, path, self._plan(order), lambda: self.summary(order), draw
+            order,
+            request,
+            path,
+            self._plan(order),
+            lambda: self.summary(order),
+            draw,
+            lambda: warn_of_far_features(order, self.own_data, self.once_in),
         )
 
     def _plan(self, order: PrepareOrder) -> Callable[[list[Entry]], Mechanism]:

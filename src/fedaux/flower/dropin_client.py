@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ def add_release_handler(
                 f"{settings.privacy.scorer!r}"
             )
 
+        @cache
         def own_data() -> tuple[Records, Rows]:
             extractor = UserExtractor(model().cpu(), features)
             records = UserRecords.of_data(data(context))

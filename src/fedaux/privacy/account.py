@@ -83,6 +83,7 @@ class BudgetStore:
         draw: Callable[[Mechanism, T], bytes],
         known_entries: int = 0,
         signature: str = "",
+        before_entry: Callable[[], None] = lambda: None,
     ) -> bytes:
         """Return the stored answer to a request, or enter it in the account, compute it
         and store it.
@@ -105,6 +106,8 @@ class BudgetStore:
             draw: Makes the answer from that, with noise.
             known_entries: The number of entries that the server has heard of.
             signature: This client's own signature of that number.
+            before_entry: Called before an entry that the owner's ε allows; what it
+                finds is for the owner, and must not change the answer.
 
         Returns:
             The answer, which is on disk.
@@ -136,6 +139,7 @@ class BudgetStore:
             entry = Entry(request, plan(before), unsafe)
             if entry not in attempts:
                 self._check_total(entries, entry)
+                before_entry()
                 # what an older entry was for is not paid for by this one
                 path.unlink(missing_ok=True)
                 self._append(entry)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flwr.app import Message, RecordDict
 
-from fedaux.client import handlers
+from fedaux.client import handlers, releases
 from fedaux.client import loading as client_data
 from fedaux.client import training as client_training
 from fedaux.client.site import Site
@@ -29,6 +29,7 @@ from fedaux.flower.federation import GridFederation
 from fedaux.flower.node_settings import open_site
 from fedaux.flower.serialization import serialize
 from fedaux.messages import PrepareOrder, Release, TrainOrder, Update, identity
+from fedaux.privacy.account_key import create_key
 from fedaux.runs.runner import in_process
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.features import extractor_hash
@@ -727,3 +728,34 @@ def test_an_order_may_ask_for_as_many_epochs_as_the_clients_own_settings_allow(
         f"Cannot train for {allowed + 1} epochs in a round: this site allows {allowed}."
         in caplog.text
     )
+
+
+@pytest.mark.parametrize("kind", ["far", "near"])
+def test_a_reply_is_the_same_whether_or_not_the_client_warns(
+    order: PrepareOrder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+) -> None:
+    """The server must not learn that a site's records are unlike the public data."""
+    if kind == "far":
+        moved = {**order.public, "mean": order.public["mean"] + 10}
+        order = replace(order, public=moved)
+    vault = tmp_path / "warned" / "clients" / order.client
+    vault.mkdir(parents=True)
+    create_key(vault)
+    shutil.copytree(tmp_path / "warned", tmp_path / "silent")
+
+    def reply(folder: str) -> str:
+        """The hash of all bytes that are sent."""
+        own = site_with(tmp_path / folder, unsafe_seed=1)
+        message = Message(serialize(order), own.nodes[order.client], "query.prepare")
+        (answered,) = own.grid.send_and_receive([message])
+        assert not answered.has_error()
+        return answered.content.object_id
+
+    warned = reply("warned")
+    assert ("of another kind" in caplog.text) == (kind == "far")
+    monkeypatch.setattr(releases, "warn_of_far_features", lambda *given: None)
+    assert reply("silent") == warned
