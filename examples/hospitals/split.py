@@ -16,7 +16,7 @@ STRAY = 0.05  # of each class, the share that is treated elsewhere than at its h
 
 def open_set(data: Path | None) -> Corpus:
     """A MedMNIST file (train_images, train_labels, test_images, test_labels); without
-    one, digits stand in.
+    one, digits are used.
     """
     return open_source("npz", data) if data else open_source("digits")
 

@@ -96,7 +96,7 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
                 check=False,
             )
             assert "ANSWER 7" in done.stdout + done.stderr
-            assert "carries files of its own: stranger.py" in told.read_text()
+            assert "contains files: stranger.py" in told.read_text()
             assert not (site / "stolen").exists()
 
             node = subprocess.run(

@@ -71,8 +71,8 @@ def test_the_first_ten_lines() -> None:
     assert result.history.accuracy.iloc[-1] == result.accuracy
     first, second = str(result.privacy).splitlines()
     assert first.startswith(
-        "(1, 1e-05)-differentially private: certainty scores; it rests on your word "
-        "that Net"
+        "(1, 1e-05)-differentially private: certainty scores, and it rests on your "
+        "word that Net"
     )
     assert second.startswith("Not covered: local models")
     assert result.statement in result.privacy.full

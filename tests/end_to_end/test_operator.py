@@ -198,7 +198,7 @@ tests:
           - exp_labels: {severity: warning, state: stopped, instance: a}
             exp_annotations:
               summary: The run was stopped before its last round.
-              description: run.sh goes on with it.
+              description: run.sh continues it.
       - eval_time: 16m
         alertname: FedauxSiteOffline
         exp_alerts:

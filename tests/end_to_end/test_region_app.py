@@ -132,6 +132,6 @@ def test_a_second_server_of_a_region_asks_nobody(folder: Path) -> None:
     )
     with (
         RunLock(PARTS[0].folder(folder / "run")),
-        pytest.raises(LockedError, match="belongs to a run that goes on"),
+        pytest.raises(LockedError, match="belongs to a run that is not finished"),
     ):
         serve(folder, PARTS[0], nobody)

@@ -590,7 +590,7 @@ def has_lost_its_records(sites: OwnSites) -> Callable[[], None]:
     [
         (
             refuses_the_order,
-            "no keys: the order does not fit the client's own settings",
+            "no keys: the order does not fit the client's settings",
             [0, 0, 0],
         ),
         (has_lost_its_records, "no masked vector: it failed", [1, 1, 1]),
@@ -653,13 +653,12 @@ def test_what_the_server_is_told_when_owners_have_not_approved(tmp_path: Path) -
     assert str(told.value) == (
         "Cannot begin: 0 of 3 sites take part in this run, and 3 are needed (north: "
         "its owner has not decided yet; south: its owner has not decided yet; west: "
-        "the order does not fit the client's own settings). Nothing was spent. Start "
+        "the order does not fit the client's settings). Nothing was spent. Start "
         f"the run again when the owners have approved the plan {plan}."
     )
     assert told.value.code == Exit.CLIENTS
     assert (
-        "west does not take part: the order does not fit the client's own settings"
-        in said
+        "west does not take part: the order does not fit the client's settings" in said
     )
     assert (
         f"waiting for the owners of north, south: `fedaux site approve {plan}` at each "

@@ -85,7 +85,9 @@ def test_a_second_server_in_the_same_folder_asks_nobody(
     )
     with (
         RunLock(tmp_path / "run"),
-        pytest.raises(LockedError, match=r"belongs to a run that goes on: process \d+"),
+        pytest.raises(
+            LockedError, match=r"belongs to a run that is not finished: process \d+"
+        ),
     ):
         server(InProcessGrid(nobody, 3, {}), context)
     assert not (tmp_path / "run").exists()

@@ -47,7 +47,7 @@ def test_an_error_is_one_paragraph_on_stderr_of_the_real_program(
     )
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        "error: there is no config file none.toml; `fedaux demo` runs without one and "
+        "error: there is no config file none.toml. `fedaux demo` runs without one and "
         "shows how one looks.\n"
     )
 

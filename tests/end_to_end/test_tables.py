@@ -75,7 +75,7 @@ def test_a_frozen_random_network_is_named(capsys: pytest.CaptureFixture[str]) ->
     said = [event.text for event in events if hasattr(event, "text")]
     note = [text for text in said if "not pre-trained" in text]
     assert len(note) == 1
-    assert "prototypes = ['linear'] takes the columns as they are" in note[0]
+    assert "prototypes = ['linear'] uses the columns as they are" in note[0]
     events.clear()
     run("ridge+p", on_progress=events.append)
     assert not any("not pre-trained" in str(event) for event in events)

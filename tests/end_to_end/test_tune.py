@@ -193,7 +193,7 @@ def test_tune_and_compare_from_the_terminal(
     both = ("my.toml", "--methods", "fedavg,fedaux")
     assert fedaux(monkeypatch, "tune", *both, "--budget", 2) == 0
     shown = paragraph(capsys.readouterr().out)
-    assert "2 settings a method at most (2 until round 2), 1 split" in shown
+    assert "2 settings per method at most (2 until round 2), 1 split" in shown
     assert "Winners: runs/my-tune/tuned.json" in shown
     assert fedaux(monkeypatch, "tune", *both, "--budget", 2, "--json") == 0
     found = json.loads(capsys.readouterr().out)

@@ -100,7 +100,7 @@ CASES = [
     Case("unknown option", "run CONFIG --speed 9", Exit.USAGE, "No such option '--speed'"),
     Case("number out of range", "demo --seeds 0", Exit.USAGE, "0 is not in the range x>=1"),
     # settings
-    Case("missing config", "run none.toml", Exit.SETTINGS, "there is no config file none.toml; `fedaux demo`"),
+    Case("missing config", "run none.toml", Exit.SETTINGS, "there is no config file none.toml. `fedaux demo`"),
     Case("a folder for a config", "run empty", Exit.SETTINGS, "there is no config file empty"),
     Case("not TOML", "run notes.csv", Exit.SETTINGS, "notes.csv is not valid TOML"),
     Case("unknown key", RUN, Exit.SETTINGS, "unknown key 'local.lrr' (did you mean 'local.lr'?)", ["local.lrr=1"]),
@@ -125,25 +125,25 @@ CASES = [
     Case("a head twice", RUN, Exit.SETTINGS, "leave head_init out", ["head_init=ridge", "method=ridge+p"]),
     Case("head of a trainer", RUN, Exit.SETTINGS, "a method that computes its head", ["head_init=fedavg"]),
     Case("no GPU", RUN, Exit.SETTINGS, "this machine has no device 'cuda:99'", ["device=cuda:99"]),
-    Case("no such module", RUN, Exit.SETTINGS, "is its folder on PYTHONPATH?", ["data.source=nowhere:data"]),
+    Case("no such module", RUN, Exit.SETTINGS, "Is its folder on PYTHONPATH?", ["data.source=nowhere:data"]),
     Case("no such function", RUN, Exit.SETTINGS, "did you mean 'one_class'?", ["data.source=mine:one_clas"]),
     Case("unknown tracker", f"{RUN} --track tensorbord", Exit.SETTINGS, "did you mean 'tensorboard'?"),
     Case("compare what", "compare CONFIG --methods fedvag", Exit.SETTINGS, "did you mean 'fedavg'?"),
     Case("winners that are not there", "compare CONFIG --tuned nowhere", Exit.SETTINGS, "that `fedaux tune` wrote"),
     Case("unknown preset", "compare CONFIG --preset papper", Exit.SETTINGS, "did you mean 'paper'?"),
-    Case("tuned and a preset", "compare CONFIG --tuned a --preset paper", Exit.SETTINGS, "take one of them"),
+    Case("tuned and a preset", "compare CONFIG --tuned a --preset paper", Exit.SETTINGS, "use one of them"),
     Case("an option under a wrong key", RUN, Exit.SETTINGS, "did you mean 'data.options'?", ["data.option.size=3"]),
     Case("sweep of nothing", "sweep CONFIG --out OUT", Exit.SETTINGS, "tiny.toml has no table [sweep]: add one"),
-    Case("init what", "init pictures", Exit.SETTINGS, "choose from head, images, table, text, model"),
+    Case("init what", "init pictures", Exit.SETTINGS, "Choose from head, images, table, text, model"),
     # data
     Case("no data there", RUN, Exit.DATA, "nowhere.npz is missing", ["data.source=npz", "data.path=nowhere.npz"]),
     Case("damaged data", RUN, Exit.DATA, "damaged.npz is no .npz archive, or a damaged one",
          ["data.source=npz", "data.path=damaged.npz"]),
-    Case("unlabelled private data", RUN, Exit.DATA, "these records have no labels; private and test data need them",
+    Case("unlabelled private data", RUN, Exit.DATA, "these records have no labels. Private and test data need them",
          ["data.source=npz", "data.path=unlabelled.npz"]),
     Case("more clients than records", RUN, Exit.DATA, "cannot make 5000 clients", ["data.clients=5000"]),
-    Case("no auxiliary data", RUN, Exit.DATA, "give more auxiliary data", ["aux.limit=1"]),
-    Case("auxiliary data with NaN", RUN, Exit.DATA, "look for NaN and inf in it", ["data.source=mine:nan"]),
+    Case("no auxiliary data", RUN, Exit.DATA, "Give more auxiliary data", ["aux.limit=1"]),
+    Case("auxiliary data with NaN", RUN, Exit.DATA, "Look for NaN and inf in it", ["data.source=mine:nan"]),
     Case("auxiliary data of another shape", RUN, Exit.DATA, "auxiliary rows have shape (5,)",
          ["aux.source=npz", "aux.path=other.npz"]),
     Case("mismatching classes", RUN, Exit.DATA, "labels 0..2", ["data.source=mine:odd_test", "aux.fraction=0.5"]),
@@ -179,10 +179,10 @@ CASES = [
     Case("init with private images twice", "init images new --data scans --public scans", Exit.DATA,
          "would be the private records themselves"),
     Case("init without classes", "init images new --data copies --public scans", Exit.DATA, "at least two classes"),
-    Case("init with an empty folder", "init images new --data scans --public empty", Exit.DATA, "empty holds 0 images"),
+    Case("init with an empty folder", "init images new --data scans --public empty", Exit.DATA, "empty has 0 images"),
     Case("a dataset that is not there", RUN, Exit.DATA, "nowhere is missing",
          ["data.source=huggingface", "data.path=nowhere"]),
-    Case("text for a network of numbers", RUN, Exit.DATA, "for text 'bert' or 'encoder' will do",
+    Case("text for a network of numbers", RUN, Exit.DATA, "For text 'bert' or 'encoder' will do",
          ["data.source=csv", "data.path=notes.csv"]),
     Case("own source returns something else", RUN, Exit.DATA, "returned list", ["data.source=mine:nothing"]),
     Case("own source fails", RUN, Exit.DATA, "source 'mine:failing' failed: KeyError", ["data.source=mine:failing"]),
@@ -195,12 +195,12 @@ CASES = [
     Case("a folder without a model", RUN, Exit.DATA, "hf:empty cannot be read (Unrecognized model in empty",
          ["prototypes=hf:empty", "data.source=images", "data.path=scans"]),
     # folders
-    Case("a new app over files", "new scans", Exit.FOLDER, "name a new folder: `fedaux new scans-2`"),
+    Case("a new app over files", "new scans", Exit.FOLDER, "Name a new folder: `fedaux new scans-2`"),
     Case("resume nothing", "resume empty", Exit.FOLDER, "empty holds no run"),
     Case("report of nothing", "report empty", Exit.FOLDER, "empty holds no run"),
     Case("privacy report of nothing", "privacy report empty", Exit.FOLDER, "empty holds no run"),
     Case("export of nothing", "export empty", Exit.FOLDER, "empty holds no run"),
-    Case("a file for a folder", "run CONFIG --out notes.csv", Exit.FOLDER, "notes.csv is a file; --out needs a folder"),
+    Case("a file for a folder", "run CONFIG --out notes.csv", Exit.FOLDER, "notes.csv is a file. Give --out"),
     Case("check of no site", "deploy check empty", Exit.FOLDER, "name a folder that `fedaux deploy init` has written"),
     Case("evaluate without a model", "evaluate empty notes.csv", Exit.FOLDER,
          "empty holds no model (card.json is missing)"),
@@ -312,7 +312,7 @@ def test_a_starter_is_not_written_over(fedaux: Fedaux) -> None:
     assert fedaux("init model")[0] == 0
     code, err = fedaux("init model")
     assert code == Exit.FOLDER
-    assert "model.toml is already there; name another folder" in one_paragraph(err)
+    assert "model.toml is already there. Name another folder" in one_paragraph(err)
 
 
 def test_a_deployment_is_not_written_over(fedaux: Fedaux) -> None:

@@ -55,8 +55,8 @@ def own_gate(own: OwnSite, folder: Path) -> AttackResult:
     sends = own.config.federation.sends
     if not sends:
         raise AttackSkipped(
-            "site.toml does not list what may leave, so every order is refused; write "
-            f"sends = {json.dumps(needed_by(own.config))} in [federation]"
+            "site.toml does not list what may leave, so every order is refused. Write "
+            f"sends = {json.dumps(needed_by(own.config))} in [federation]."
         )
     site = own.with_federation(approval="none").synthetic_site(folder)
     server = own.server_against(site)

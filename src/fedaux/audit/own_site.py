@@ -74,7 +74,7 @@ class OwnSite:
         """
         if NOISY_SUMS not in self.sends:
             raise AttackSkipped(
-                "this site releases nothing under noise; it sends "
+                "this site releases nothing with noise, but it sends "
                 f"{', '.join(self.sends)}"
             )
         return self.with_federation(secure=False, approval="none", sends=self.sends)

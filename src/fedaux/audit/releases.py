@@ -59,7 +59,7 @@ def own_source(own: OwnSite, folder: Path) -> AttackResult:
     (order,) = releasing.orders(first_pair[0], 1)
     results = [compare_releases(sites, order, odd) for odd, sites in pairs]
     worst = _worst(results)
-    detail = f"{len(results)} odd records; at worst {worst.detail}"
+    detail = f"{len(results)} odd records, at worst {worst.detail}"
     return replace(worst, detail=detail)
 
 

@@ -41,13 +41,15 @@ Overrides = Annotated[
 Track = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME", help="Also log to tensorboard, mlflow or wandb; repeatable."
+        metavar="NAME",
+        help="Also log to tensorboard, mlflow or wandb. You can repeat it.",
     ),
 ]
 Json = Annotated[
     bool,
     typer.Option(
-        "--json", help="One JSON object on standard output; all else on standard error."
+        "--json",
+        help="One JSON object on standard output, and all else on standard error.",
     ),
 ]
 
@@ -224,7 +226,7 @@ def run_app(app: Callable[[], None]) -> int:
         app()
     except KeyboardInterrupt:
         Console(stderr=True).print(
-            "Stopped. Files that were being written are as before; the same command "
+            "Stopped. Files that were being written are as before. The same command "
             "starts again."
         )
         return Exit.STOPPED

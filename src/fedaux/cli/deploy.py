@@ -48,7 +48,7 @@ def init(
     site: Annotated[
         list[str] | None,
         typer.Option(
-            help="Name of a site; once for each. Default: federation.sites of --config."
+            help="Name of a site, once for each. Default: federation.sites of --config."
         ),
     ] = None,
     host: Annotated[
@@ -57,12 +57,12 @@ def init(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 8443,
     config: Annotated[
         Path | None,
-        typer.Option(help="A TOML file to start from; without it, digits stand in."),
+        typer.Option(help="A TOML file to start from. Without it, digits are used."),
     ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=PATH", help="Where a site's records are; once for each site."
+            metavar="NAME=PATH", help="Where a site's records are, once for each site."
         ),
     ] = None,
     test: Annotated[
@@ -89,7 +89,7 @@ def init(
     readme = folder / "README.md"
     script = folder / "try-all.sh"
     result = {"folder": str(folder), "sites": sites, "readme": str(readme)}
-    lines = [f"{readme} says what to do next, in order."]
+    lines = [f"{readme} lists what to do next, in order."]
     if script.exists():
         lines.append(f"{script} plays the server and all sites on this machine.")
     print_result(as_json, result, *lines)
@@ -100,7 +100,7 @@ def key(
     folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="Make another; the old one is kept as key.old."),
+        typer.Option("--replace", help="Make another. The old one is kept as key.old."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -130,8 +130,8 @@ SiteName = Annotated[str, typer.Argument(help="The name of the site.")]
     "add-site",
     epilog=examples(
         (
-            "fedaux deploy add-site hospitals oslo     # the site makes its key; "
-            "rotate-key lets it in"
+            "fedaux deploy add-site hospitals oslo     # the site makes its key, "
+            "then rotate-key"
         ),
         "fedaux deploy add-site hospitals oslo --key key-of-oslo.pub",
     ),
@@ -264,7 +264,8 @@ def rotate(
     folder: Deployment,
     name: SiteName,
     key: Annotated[
-        Path | None, typer.Option(help="Its new public key; else that in sites/NAME.")
+        Path | None,
+        typer.Option(help=("Its new public key. Default: the key in sites/NAME.")),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -25,7 +25,9 @@ app = typer.Typer()
 
 StuckAfter = Annotated[
     float | None,
-    typer.Option(min=1, help="Seconds without progress; else as the run has measured."),
+    typer.Option(
+        min=1, help=("Seconds without progress. Default: as the run has measured.")
+    ),
 ]
 WatchedFolder = Annotated[
     Path,
@@ -40,7 +42,7 @@ RunHome = Annotated[
     Path | None,
     typer.Option(
         help=(
-            "The run's folder, if it is not server/run; of a regional server: "
+            "The run's folder, if it is not server/run. For a regional server: "
             "OUT/regions/1of2, say."
         )
     ),
@@ -55,7 +57,7 @@ CHECK_MARKS = {
 @app.command(
     epilog=examples(
         (
-            "fedaux deploy status hospitals                  # until Ctrl-C; from its "
+            "fedaux deploy status hospitals                  # until Ctrl-C, from its "
             "own folder, without a name"
         ),
         "fedaux deploy status hospitals --json | jq .state",
@@ -104,7 +106,7 @@ def status(
 def metrics(
     folder: WatchedFolder = Path(),
     host: Annotated[
-        str, typer.Option(help="Address to listen at; nobody is asked for a password.")
+        str, typer.Option(help="Address to listen at. It asks for no password.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 9464,
     stuck_after: StuckAfter = None,

@@ -26,11 +26,11 @@ app = typer.Typer()
     epilog=examples(
         (
             "fedaux init head              # writes head.toml: one exchange under ε, "
-            "on your own images"
+            "on your images"
         ),
         (
             "fedaux init images            # writes images.toml: several rounds, on "
-            "your own images"
+            "your images"
         ),
         (
             "fedaux init images --data scans --public web --clients 3   # with "
@@ -54,7 +54,7 @@ app = typer.Typer()
 def init(
     kind: Annotated[str, typer.Argument(help="head, images, table, text or model.")],
     folder: Annotated[
-        Path, typer.Argument(help="Where to write; default here.")
+        Path, typer.Argument(help="Where to write. Default: here.")
     ] = Path(),
     data: Annotated[
         Path | None,
@@ -223,7 +223,7 @@ def _folders(data: Path, answer: str) -> str:
     )
     if not sys.stdin.isatty():
         raise typer.BadParameter(
-            f"{question}. Add --folders sites or --folders classes",
+            f"{question}. Add --folders sites or --folders classes.",
             param_hint="--folders",
         )
     return str(typer.prompt(question, type=Choices(["sites", "classes"])))

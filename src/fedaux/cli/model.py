@@ -30,7 +30,7 @@ Resize = Annotated[
 ]
 Column = Annotated[
     str,
-    typer.Option(help="The column of a table with the text; default as in training."),
+    typer.Option(help="The column of a table with the text. Default: as in training."),
 ]
 Strict = Annotated[
     bool,
@@ -56,7 +56,7 @@ def export(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the models, one each; default RUN/model."),
+        typer.Option(help="Folder for the models, one each. Default: RUN/model."),
     ] = None,
     onnx: Annotated[
         bool,
@@ -94,7 +94,7 @@ def export(
     statement = cards[folders[0]]["privacy"]["statement"]
     console.print(f"[bold]Privacy.[/bold] {statement}", soft_wrap=True)
     console.print(
-        "README.md is the model card; choose a licence in it before you publish."
+        "README.md is the model card. Choose a licence in it before you publish."
     )
 
 
@@ -106,7 +106,7 @@ def export(
         ),
         (
             "fedaux predict digits/cnn-0 photos --out predictions.csv     # all of a "
-            "folder; or .json"
+            "folder, or .json"
         ),
         (
             "fedaux predict digits/cnn-0 x.npy --out predictions.csv      # an array, "
@@ -200,7 +200,7 @@ def predict(
         ),
         (
             "fedaux evaluate digits/cnn-0 hospitals                 # "
-            "hospitals/NAME/CLASS/*.png: each by itself as well"
+            "hospitals/NAME/CLASS/*.png: each separately as well"
         ),
         "fedaux evaluate topics/encoder-0 letters.csv --label topic",
     )
@@ -211,7 +211,7 @@ def evaluate(
         Path,
         typer.Argument(
             metavar="DATA",
-            help="Labelled images, one folder per class; or .npz, .csv …",
+            help="Labelled images, one folder per class, or .npz, .csv …",
         ),
     ],
     page: Annotated[

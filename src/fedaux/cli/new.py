@@ -19,7 +19,7 @@ app = typer.Typer()
             "my_app.py and a README"
         ),
         (
-            "fedaux run my-app/fedaux.toml     # without Flower's processes; with "
+            "fedaux run my-app/fedaux.toml     # without Flower's processes, with "
             "them: see the README"
         ),
     )
@@ -38,7 +38,7 @@ def new(
     result = {"folder": str(folder), "files": [str(path) for path in paths]}
     written = f"Wrote {names} to {folder}."
     hint = (
-        f"Next: `fedaux run {folder}/fedaux.toml`; or with Flower, as "
+        f"Next: `fedaux run {folder}/fedaux.toml`, or with Flower, as "
         f"{folder}/README.md says."
     )
     print_result(as_json, result, written, hint)

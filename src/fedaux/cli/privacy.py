@@ -44,15 +44,15 @@ SIGNAL_SHARES = (0.5, 0.9)
             "run reported"
         ),
         (
-            "fedaux privacy report --vault sites/berlin/vault     # at a site: its own "
-            "account"
+            "fedaux privacy report --vault sites/berlin/vault     # at a site: its "
+            "account "
         ),
     )
 )
 def report(
     folder: Annotated[Path | None, typer.Argument(help="The folder of a run.")] = None,
     vault: Annotated[
-        Path | None, typer.Option(help="At a site: the folder that holds its account.")
+        Path | None, typer.Option(help="At a site: the folder with its account.")
     ] = None,
     delta: Annotated[
         float, typer.Option(help="With --vault: the δ at which to state the total.")
@@ -90,7 +90,7 @@ def report(
         columns = ("client", "releases", "private training", "ε of everything")
         shown = rows[: limit or None]
         title = (
-            f"ε at δ = {ledger.delta:g}; the {len(shown)} of {len(rows)} clients that "
+            f"ε at δ = {ledger.delta:g}. The {len(shown)} of {len(rows)} clients that "
             "spent most"
         )
         console.print(results_table(title, columns, shown))
@@ -135,14 +135,14 @@ def _site_report(vault: Path, delta: float, as_json: bool) -> None:
         "fedaux privacy plan --records 625 --epsilon 0.1 --clients 80",
         (
             "fedaux privacy plan my.toml --records 2500     # on the public data of "
-            "your own config"
+            "your config"
         ),
     )
 )
 def plan(
     config: Annotated[
         Path | None,
-        typer.Argument(help="The TOML file of the run; without it, digits stand in."),
+        typer.Argument(help="The TOML file of the run. Without it, digits are used."),
     ] = None,
     records: Annotated[
         int, typer.Option(min=1, help="How many records a client has.")
@@ -170,8 +170,8 @@ def plan(
     console = console_for(as_json)
     if config is None:
         console.print(
-            "Scikit-learn's digits stand in for your public data; name your config to "
-            "plan with its own."
+            "Scikit-learn's digits replace your public data. Name your config to "
+            "plan with yours."
         )
     with busy(console, "simulating the scores on public data"):
         from fedaux.runs.runner import planner
@@ -194,7 +194,7 @@ def plan(
         f"Of {clients} teachers, {outcome.teachers:.1f} then count on a public "
         f"example; {right} % of the weight goes to the right ones ({ideal} % without "
         f"noise, {even} % if all counted alike). [bold]{kept} % of the signal is "
-        "kept[/bold]; expect no more than that of what FedAUX without noise would "
+        "kept[/bold]. Expect no more than that of what FedAUX without noise would "
         "gain over FedDF+P.",
     )
     for share in SIGNAL_SHARES:
@@ -265,7 +265,7 @@ def audit(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="This attack; may be given often."),
+        typer.Option(metavar="NAME", help="This attack. You can repeat it."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -273,7 +273,7 @@ def audit(
     if site is None:
         raise typer.BadParameter(
             "name the settings of your site: --site site.toml. The attacks on the "
-            "package itself are among its tests (docs/proofs.md)"
+            "package itself are among its tests (docs/proofs.md)."
         )
     from fedaux.audit.run import audit_site
     from fedaux.config.schema import Config

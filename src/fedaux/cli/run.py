@@ -40,7 +40,7 @@ app = typer.Typer()
 ConfigFile = Annotated[
     Path,
     typer.Argument(
-        metavar="CONFIG", help="A TOML file; every key it leaves out has a default."
+        metavar="CONFIG", help="A TOML file. Every key it leaves out has a default."
     ),
 ]
 Full = Annotated[
@@ -77,7 +77,7 @@ def run(
         Path | None,
         typer.Option(
             help=(
-                "Folder of the run; default runs/NAME-METHOD-seedN, with -2, -3, … "
+                "Folder of the run. Default: runs/NAME-METHOD-seedN, with -2, -3, … "
                 "after it if that is another run's."
             )
         ),
@@ -95,7 +95,10 @@ def run(
         bool,
         typer.Option(
             "--dry-run",
-            help="Look at the data, time a few steps, say what would happen, and stop.",
+            help=(
+                "Look at the data, time a few steps, report what would happen, and "
+                "stop."
+            ),
         ),
     ] = False,
     threads: Threads = 1,
@@ -164,7 +167,7 @@ def prepare(
     config: ConfigFile,
     cache: Annotated[
         Path | None,
-        typer.Option(help="Where extractors are kept; default $FEDAUX_CACHE."),
+        typer.Option(help="Where extractors are kept. Default: $FEDAUX_CACHE."),
     ] = None,
     set_: Overrides = None,
     probe: Annotated[
@@ -230,7 +233,7 @@ def prepare(
         ),
         "fedaux report runs/a runs/b --out both     # these two: both/report.html",
         (
-            "fedaux report runs --target 0.8 --figures svg,pdf   # rounds to 80 %; "
+            "fedaux report runs --target 0.8 --figures svg,pdf   # rounds to 80 %, "
             "figures for a paper"
         ),
     )
@@ -242,7 +245,7 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the page; default the first one named."),
+        typer.Option(help="Folder for the page. Default: the first one named."),
     ] = None,
     target: Annotated[
         float | None,
@@ -256,7 +259,7 @@ def report(
         str,
         typer.Option(
             metavar="FORMATS",
-            help="Of the figures beside the page: svg, pdf, png, with commas between.",
+            help="Of the charts next to the page: svg, pdf, png, separated by commas.",
         ),
     ] = "svg",
     as_json: Json = False,
@@ -342,10 +345,10 @@ def show_run(
         protected, unprotected = result.ledger.short()
         console.print(f"[bold]Privacy.[/bold] {protected}")
         console.print(
-            f"[bold]{unprotected}[/bold] --full and the report say all of it."
+            f"[bold]{unprotected}[/bold] --full and the report have the full statement."
         )
     console.print(
-        f"Report: [bold]{page}[/bold]; metrics, charts and weights are beside it.",
+        f"Report: [bold]{page}[/bold]. Metrics, charts and weights are next to it.",
         soft_wrap=True,
     )
 

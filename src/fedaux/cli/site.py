@@ -28,7 +28,7 @@ Folder = Annotated[Path, typer.Option("--site", help="The folder of the site.")]
 Identity = Annotated[
     str,
     typer.Argument(
-        help="As `fedaux site pending` shows it; its first 12 digits are enough."
+        help="As `fedaux site pending` shows it. Its first 12 digits are enough."
     ),
 ]
 
@@ -85,7 +85,7 @@ def log(
     head: Annotated[
         str,
         typer.Option(
-            help="A head that was noted earlier: the log must go on from there."
+            help="A head that was noted earlier: the log must continue from there."
         ),
     ] = "",
     as_json: Json = False,
@@ -101,7 +101,7 @@ def log(
     lines = []
     if not verify:
         lines += [_log_line(entry) for entry in entries]
-    lines.append(f"the log is whole; its head, to be noted elsewhere: {now}")
+    lines.append(f"the log is whole. Its head, to be noted elsewhere: {now}")
     result = {"head": now, "entries": [vars(entry) for entry in entries]}
     print_result(as_json, result, "\n".join(lines))
 

@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 Jobs = Annotated[
     int,
-    typer.Option(min=1, help="How many runs at a time, each in a process of its own."),
+    typer.Option(min=1, help="How many runs at a time, each in a separate process."),
 ]
 Methods = Annotated[
     str,
     typer.Option(
-        help="Which methods, with commas between; default the nine of the paper."
+        help="Which methods, separated by commas. Default: the nine of the paper."
     ),
 ]
 Seeds = Annotated[
     int | None,
     typer.Option(
-        min=1, help="How many seeds to average over; default: what the file says."
+        min=1, help="How many seeds to average over. Default: as in the file."
     ),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder for runs, tables and charts; default runs/NAME."),
+    typer.Option(help="Folder for runs, tables and charts. Default: runs/NAME."),
 ]
 Tuned = Annotated[
     Path | None,
@@ -140,13 +140,13 @@ def demo(
 )
 def compare(
     config: Annotated[
-        Path, typer.Argument(help="A TOML file; its `method` plays no part.")
+        Path, typer.Argument(help="A TOML file. Its `method` is ignored.")
     ],
     methods: Methods = "",
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, help="How many seeds to average over, from the file's own on."
+            min=1, help="How many seeds to average over, from the file's seed on."
         ),
     ] = 3,
     out: Out = None,
@@ -236,7 +236,7 @@ def chosen_settings(
 
     require(
         not (tuned and presets),
-        "--tuned and --preset: take one of them, each says how methods train.",
+        "--tuned and --preset: use one of them, because each sets how methods train.",
     )
     chosen = AS_CONFIGURED
     if tuned:
@@ -326,9 +326,9 @@ def show_sweep(result: SweepResult, console: Console, title: str) -> None:
         collapsed = f"[bold yellow]{escape(result.collapsed)}[/bold yellow]\n"
         print_sentences(console, collapsed)
     if result.privacy_line:
-        privacy = f"{result.privacy_line}. The report says all of it."
+        privacy = f"{result.privacy_line}. The report has the full statement."
         print_sentences(console, f"[bold]Privacy.[/bold] {privacy}\n")
     if result.verdict:
         print_sentences(console, f"{escape(result.verdict)}\n")
-    beside = "tables (Markdown, CSV, LaTeX) and charts are beside it."
+    beside = "tables (Markdown, CSV, LaTeX) and charts are next to it."
     console.print(f"Report: [bold]{result.report}[/bold]; {beside}", soft_wrap=True)

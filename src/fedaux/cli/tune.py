@@ -47,15 +47,17 @@ def tune(
     methods: Methods = "",
     budget: Annotated[
         int | None,
-        typer.Option(min=1, help="How many settings of each method to try; default 8."),
+        typer.Option(
+            min=1, help=("How many settings of each method to try. Default: 8.")
+        ),
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="On how many splits to try each; default 1."),
+        typer.Option(min=1, help="On how many splits to try each. Default: 1."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for runs and winners; default runs/NAME-tune."),
+        typer.Option(help="Folder for runs and winners. Default: runs/NAME-tune."),
     ] = None,
     jobs: Jobs = 1,
     set_: Overrides = None,

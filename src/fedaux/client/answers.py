@@ -121,8 +121,8 @@ class AnswerStore:
             if requests.setdefault(name, request) != request:
                 raise OrderError(
                     f"{self.client} has taken part in a sum of {what} in this run, "
-                    "without noise; the difference to a second one could be what one "
-                    "site sent"
+                    "without noise. The difference to a second one could be what one "
+                    "site sent."
                 )
             write_atomically(path, json.dumps(requests).encode(), private=True)
 

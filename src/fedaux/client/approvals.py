@@ -103,7 +103,7 @@ class ApprovalLog:
             if not matching:
                 raise ApprovalError(
                     f"Cannot decide on {start!r}: no plan has this id. `fedaux site "
-                    f"pending` lists them; the first {SHORT} digits of one are enough."
+                    f"pending` lists them. The first {SHORT} digits of one are enough."
                 )
             if len(matching) > 1:
                 raise ApprovalError(
@@ -190,8 +190,8 @@ class ApprovalLog:
         is_a_line = count.isdigit() and 0 < int(count) <= len(lines)
         if not is_a_line or not lines[int(count) - 1].startswith(f"{code} "):
             raise LogError(
-                f"the log does not go on from the head {noted}: it was written anew, "
-                "or cut"
+                f"the log does not continue from the head {noted}: it was rewritten or "
+                "cut"
             )
 
     def _append(

@@ -100,13 +100,13 @@ def check_word(word: str, site: Site) -> None:
     if not allowed:
         needed = ", ".join(f'"{name}"' for name in needed_by(config))
         raise SettingsError(
-            "Cannot answer: site.toml does not say what may leave this site. Add sends "
-            f"to its [federation]; for method = {config.method!r} that is sends = "
-            f"[{needed}]."
+            "Cannot answer: site.toml does not list what may leave this site. Add "
+            f"sends to its [federation]. For method = {config.method!r} that is sends "
+            f"= [{needed}]."
         )
     if word not in allowed:
         raise OrderError(
-            f"Cannot send {word}: this site's own settings allow {', '.join(allowed)}. "
+            f"Cannot send {word}: this site's settings allow {', '.join(allowed)}. "
             "Only its owner can allow more, by federation.sends in site.toml."
         )
 
@@ -172,7 +172,7 @@ def admit_training(order: TrainOrder, site: Site) -> None:
     check_part(bool(order.h0), config)
     if order.client_fit and order.sum:
         raise OrderError(
-            "Cannot take a fit of one site's own in a secure sum: its sites must be "
+            "Cannot add a fit of one site to a secure sum: its sites must be "
             "asked the same."
         )
     own_hooks(order, config)
@@ -185,7 +185,7 @@ def admit_step(order: SumOrder, site: Site) -> None:
     if not site.config.federation.secure:
         raise OrderError(
             "Cannot take part in a secure sum: federation.secure is false in this "
-            "site's own settings."
+            "site's settings."
         )
 
 
@@ -220,7 +220,7 @@ def check_network(prototype: str, config: Config) -> None:
     """
     if prototype not in [spec.to_json() for spec in config.prototypes]:
         raise OrderError(
-            f"Cannot use the network {prototype[:200]}: this site's own settings list "
+            f"Cannot use the network {prototype[:200]}: this site's settings list "
             f"{', '.join(spec.label for spec in config.prototypes)}."
         )
 
@@ -231,10 +231,10 @@ def _check_secure(secure: bool, config: Config) -> None:
     if secure:
         raise OrderError(
             "Cannot take part in a secure sum: federation.secure is false in this "
-            "site's own settings."
+            "site's settings."
         )
     raise OrderError(
-        "Cannot answer alone: this site takes part in secure sums only "
+        "Cannot answer this order: this site takes part in secure sums only "
         "(federation.secure)."
     )
 
@@ -259,7 +259,7 @@ def check_method(method: str, config: Config) -> None:
     """
     if method != config.method:
         raise OrderError(
-            f"Cannot train with the method {method!r}: this site's own settings say "
+            f"Cannot train with the method {method!r}: this site's settings have "
             f"{config.method!r}. Its owner can set method in site.toml."
         )
 
@@ -269,8 +269,7 @@ def check_options(options: str, config: Config) -> None:
     own = dict(config.method_options)
     if json.loads(options) != json.loads(json.dumps(own)):
         raise OrderError(
-            f"Cannot train with the options {options}: this site's own settings say "
-            f"{own}."
+            f"Cannot train with the options {options}: this site's settings have {own}."
         )
 
 
@@ -278,7 +277,7 @@ def check_scorer(scorer: str, config: Config) -> None:
     own = config.privacy.scorer
     if scorer != own:
         raise OrderError(
-            f"Cannot release with the scorer {scorer!r}: this site's own settings say "
+            f"Cannot release with the scorer {scorer!r}: this site's settings have "
             f"{own!r}."
         )
 
@@ -289,7 +288,7 @@ def check_head(sends: str, config: Config) -> None:
     if head is None or sends not in allowed_sums(head.sends):
         raise OrderError(
             f"Cannot send {sends} of features: neither method nor head_init of this "
-            "site's own settings computes a head from them."
+            "site's settings computes a head from them."
         )
 
 
@@ -298,7 +297,7 @@ def check_epochs(epochs: int, config: Config) -> None:
     if epochs > allowed:
         raise OrderError(
             f"Cannot train for {epochs} epochs in a round: this site allows "
-            f"{allowed}. Its own setting federation.max_epochs says how many."
+            f"{allowed}. Its owner can allow more by federation.max_epochs."
         )
 
 
@@ -308,8 +307,8 @@ def check_sizes(random_features: int, config: Config) -> None:
     """
     if random_features != config.random_features:
         raise OrderError(
-            f"Cannot use {random_features} random features: this site's own "
-            f"settings say random_features = {config.random_features}."
+            f"Cannot use {random_features} random features: this site's settings "
+            f"have random_features = {config.random_features}."
         )
 
 
@@ -320,7 +319,7 @@ def check_part(head_only: bool, config: Config) -> None:
     if head_only != config.head_only:
         raise OrderError(
             f"Cannot train {'only the head' if head_only else 'a whole network'}: this "
-            f"site's own settings say head_only = {str(config.head_only).lower()}."
+            f"site's settings have head_only = {str(config.head_only).lower()}."
         )
 
 
@@ -337,7 +336,7 @@ def own_hooks(order: TrainOrder, config: Config) -> Hooks:
     if sent != expected:
         label = find_method(config.method).label
         raise OrderError(
-            f"Cannot train: beside the model, {label} sends arrays of the shapes "
+            f"Cannot train: next to the model, {label} sends arrays of the shapes "
             f"{expected}, and the order has {sent}."
         )
     return hooks

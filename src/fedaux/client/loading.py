@@ -101,7 +101,7 @@ def load_mapped(order: SumsOrder, site: Site) -> tuple[HeadFeatures, Records]:
     standardise(mapped, order)
     if mapped.width != order.width:
         raise OrderError(
-            f"the order says that there are {order.width} features, there are "
+            f"the order declares that there are {order.width} features, there are "
             f"{mapped.width}"
         )
     return mapped, features
@@ -157,7 +157,7 @@ def ordered_extractor(
         )
     if extractor_hash(flatten_state(module), order.prototype) != h0:
         raise OrderError(
-            f"the extractor here is not the one asked for, {h0}; is it the same "
+            f"the extractor here is not the one asked for, {h0}. Is it the same "
             "release?"
         )
     return module

@@ -115,8 +115,8 @@ class Releases:
         size = make_scorer(self.privacy, order.classes).size(order.public)
         if size != order.size:
             raise OrderError(
-                f"the order says that a release has {order.size} numbers, its public "
-                f"arrays make it {size}"
+                f"the order declares that a release has {order.size} numbers, its "
+                f"public arrays make it {size}"
             )
         mechanism = release_mechanism(size, self.privacy)
         return lambda entries: mechanism
@@ -140,8 +140,8 @@ class Releases:
         # the account has an entry for the size in the order
         if len(summary.values) != order.size:
             raise OrderError(
-                f"the order says that a release has {order.size} numbers, this one has "
-                f"{len(summary.values)}"
+                f"the order declares that a release has {order.size} numbers, this one "
+                f"has {len(summary.values)}"
             )
         return summary
 
@@ -155,8 +155,8 @@ def check_width(order: PrepareOrder, privacy: PrivacyConfig) -> None:
     if width > allowed:
         raise OrderError(
             f"Cannot release sums under a public map of {width} dimensions: this "
-            f"client computes at most {allowed}. Its own setting privacy.embedding_dim "
-            "allows more."
+            f"client computes at most {allowed}. Its owner can allow "
+            "more by privacy.embedding_dim."
         )
 
 

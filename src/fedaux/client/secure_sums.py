@@ -148,8 +148,8 @@ class Participation:
         takes_part = order.client in site.clients and order.client in terms.sites
         if not settings.secure or not takes_part:
             raise OrderError(
-                f"{order.client} takes no part in this secure sum; federation.secure "
-                "is its own setting"
+                f"{order.client} takes no part in this secure sum, because "
+                "federation.secure is not set for it"
             )
         are_names = all(isinstance(name, str) for name in terms.sites)
         if not are_names or len(set(terms.sites)) != len(terms.sites):
@@ -165,8 +165,8 @@ class Participation:
         if terms.threshold < least or terms.colluders != settings.colluders:
             raise OrderError(
                 f"the sum would be of {terms.threshold} sites with {terms.colluders} "
-                f"colluders; this client's settings ask for at least {least} of "
-                f"{len(terms.sites)} sites, with {settings.colluders}"
+                f"colluders. This client's settings ask for at least {least} of "
+                f"{len(terms.sites)} sites, with {settings.colluders}."
             )
         return cls(site, order.client, terms)
 
@@ -374,8 +374,8 @@ class Participation:
         scale = self._own_scale(order)
         if not math.isclose(terms.scale, scale, rel_tol=1e-9):
             raise OrderError(
-                f"the terms are for noise of scale {terms.scale:.9g}; here it would be "
-                f"{scale:.9g}: do all sites have the same privacy settings?"
+                f"the terms are for noise of scale {terms.scale:.9g}. Here it would be "
+                f"{scale:.9g}. Do all sites have the same privacy settings?"
             )
 
     def _own_scale(self, order: DataOrder) -> float:

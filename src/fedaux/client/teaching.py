@@ -115,8 +115,8 @@ def ordered_public_data(config: Config, teaching: Teaching) -> PublicData:
     """Return the client's own public data, if they equal the server's."""
     if config.teachers.run_on != "clients":
         raise OrderError(
-            "the order asks this client to teach; its own settings say teachers.run_on "
-            "= 'server'"
+            "the order asks this client to teach. Its settings have teachers.run_on "
+            "= 'server'."
         )
     public = own_public_data(config)
     if public.distill_hash != teaching.distill:

@@ -222,8 +222,8 @@ class ClientTask:
         )
         if sent.state and not self.hooks.keeps_state:
             raise SettingsError(
-                f"Cannot keep the state of {order.method}: its hooks do not say that "
-                "they keep any. Set keeps_state = True in their class."
+                f"Cannot keep the state of {order.method}: its hooks do not declare "
+                "that they keep any. Set keeps_state = True in their class."
             )
         if sent.state:
             self._states.save(order.last_round, order.round, sent.state)
@@ -341,7 +341,7 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
             raise BudgetError(
                 f"training is refused: this client's budget was planned for {allowed} "
                 "rounds, and they are used up. Its own setting privacy.train_rounds "
-                "says how many there may be; more of them need more noise."
+                "says how many there may be. More of them need more noise."
             )
         before = [entry.mechanism for entry in entries]
         if config.releases and len(trained) == len(entries):

@@ -73,7 +73,7 @@ def reason(method: Method) -> str:
     if method.scores:
         return (
             "it weights each client's model by how much a public example looks like "
-            "the client's own data"
+            "the client's data"
         )
     return (
         "its clients' models are combined with equal weights, and its settings suit "

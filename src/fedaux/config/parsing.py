@@ -193,7 +193,7 @@ def _unknown_key(key: str, here: Sequence[str], known: Sequence[str]) -> str:
     section, _, leaf = key.rpartition(".")
     others = [name for name in known if name.rpartition(".")[2] == leaf]
     if others:
-        return f"there is no key {key}; there is {' and '.join(others)}."
+        return f"there is no key {key}. There is {' and '.join(others)}."
     text = str(unknown_name("key", key, here))
     if f"{section}.options" in here:
         return (

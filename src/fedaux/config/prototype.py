@@ -18,7 +18,7 @@ class PrototypeSpec:
     def __post_init__(self) -> None:
         keys = [key for key, _ in self.options]
         if len(set(keys)) < len(keys):
-            raise ValueError(f"{self.label} gives an option twice; keep one of them")
+            raise ValueError(f"{self.label} gives an option twice. Keep one of them.")
         # the order does not matter for equality
         object.__setattr__(self, "options", tuple(sorted(self.options)))
 

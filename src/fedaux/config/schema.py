@@ -142,9 +142,8 @@ class Config(Settings):
             not sites
             or self.data.partition == "own"
             or len(sites) == self.data.clients,
-            f"federation.sites names {len(sites)} sites; data.clients "
-            "must be as many, or data.partition = 'own' where each site reads its own "
-            "data.",
+            f"federation.sites names {len(sites)} sites. Set data.clients to "
+            f"{len(sites)}, or data.partition = 'own' if each site reads its own data.",
         )
         require(
             self.data.partition != "own" or bool(sites),
@@ -180,7 +179,7 @@ class Config(Settings):
         require(
             not self.releases or privacy.epsilon <= privacy.epsilon_budget,
             f"privacy.epsilon_total = {privacy.epsilon_total:g} is less than "
-            f"privacy.epsilon = {privacy.epsilon:g}, which the scores alone cost.",
+            f"privacy.epsilon = {privacy.epsilon:g}, which the scores already cost.",
         )
         require(
             privacy.unit == "record" or self.data.person != "",
@@ -251,7 +250,7 @@ class Config(Settings):
         )
         require(
             head.sends != "releases" or self.random_features == 0,
-            "the private head is one on h0's own features: set random_features = 0.",
+            "the private head uses the features of h0 itself: set random_features = 0.",
         )
         require(
             not self.privacy.private_training
@@ -276,7 +275,7 @@ class Config(Settings):
             not method.distils or self.teachers.run_on == "clients",
             f"with federation.secure only a client sees its model, and {method.label} "
             "needs it run on public data: set method to that of the run if this is a "
-            "site's, for example 'private-head', which has no teachers; or set "
+            "site's, for example 'private-head', which has no teachers, or set "
             "teachers.run_on = 'clients', with the server's public data in [aux].",
         )
         require(
@@ -399,7 +398,7 @@ class Config(Settings):
 
         if self.session_keys:
             advice = (
-                "save arrays with numpy.savez and give the file; put a class, function "
+                "save arrays with numpy.savez and give the file. Put a class, function "
                 "or Method into a module"
             )
             own = ", ".join(self.session_keys)
@@ -497,7 +496,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise ConfigError(
-            f"there is no config file {path}; `fedaux demo` runs without one and shows "
+            f"there is no config file {path}. `fedaux demo` runs without one and shows "
             "how one looks."
         )
     try:

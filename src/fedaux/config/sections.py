@@ -89,7 +89,7 @@ class DataConfig(Settings):
         )
         require(
             self.validation_fraction == 0 or self.partition != "own",
-            "data.validation_fraction holds out records of simulated clients; with "
+            "data.validation_fraction holds out records of simulated clients. With "
             "data.partition = 'own' every site has its own. Tune on a simulation, and "
             "give real sites what it has chosen.",
         )
@@ -203,7 +203,7 @@ class LocalConfig(Settings):
         require(
             self.momentum == 0 or self.optimizer != "adam",
             (
-                "local.momentum is SGD's, Adam has its own: set local.optimizer = "
+                "local.momentum belongs to SGD: set local.optimizer = "
                 "'sgd', or leave local.momentum out."
             ),
         )
@@ -432,7 +432,7 @@ class FederationConfig(Settings):
             require(
                 re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is not None,
                 (
-                    f"federation.sites: {name!r} cannot be the name of a site; use "
+                    f"federation.sites: {name!r} cannot be the name of a site. Use "
                     "letters, digits, - and _."
                 ),
             )

@@ -45,7 +45,7 @@ def write_starter(
     for path in paths:
         if path.exists():
             raise StarterError(
-                f"{path} is already there; name another folder: `fedaux init {kind} "
+                f"{path} is already there. Name another folder: `fedaux init {kind} "
                 "FOLDER`."
             )
     for path in paths:

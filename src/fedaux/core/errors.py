@@ -94,7 +94,7 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UnknownNameErr
     closest = difflib.get_close_matches(name, names, n=1)
     hint = f" (did you mean {closest[0]!r}?)" if closest else ""
     return UnknownNameError(
-        f"unknown {what} {name!r}{hint}; choose from "
+        f"unknown {what} {name!r}{hint}. Choose from "
         f"{', '.join(names) or 'none at all'}"
     )
 
@@ -112,7 +112,7 @@ def import_attribute(
                 f"{what} {name!r} is an object of a Python session, and this process "
                 "has none of that name: call fedaux.run again with the same objects "
                 "and folder, which continues the run, and whose result has "
-                "save(FOLDER) for the model and write_report(); or put it into a "
+                "save(FOLDER) for the model and write_report(), or put it into a "
                 "module and name it module:name"
             )
         return value
@@ -139,7 +139,7 @@ def _import_module(name: str, wanted: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module exists, but something that it imports does not
         raise UnknownNameError(
-            f"{wanted}: no module {name!r}; is its folder on PYTHONPATH?"
+            f"{wanted}: no module {name!r}. Is its folder on PYTHONPATH?"
         ) from error
 
 

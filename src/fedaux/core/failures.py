@@ -39,10 +39,10 @@ class Refusal(StrEnum):
 
 _DESCRIPTIONS = {
     Refusal.BUDGET: "its privacy budget does not allow it",
-    Refusal.ORDER: "the order does not fit the client's own settings",
-    Refusal.SETTINGS: "the client's own settings are invalid",
-    Refusal.FAILED: "it failed; the reason is in the client's own log",
-    Refusal.APPROVAL: "its owner has not approved it; `fedaux site pending` at the "
+    Refusal.ORDER: "the order does not fit the client's settings",
+    Refusal.SETTINGS: "the client's settings are invalid",
+    Refusal.FAILED: "it failed, and the reason is in the client's log",
+    Refusal.APPROVAL: "its owner has not approved it, and `fedaux site pending` at the "
     "site has what to decide",
     Refusal.QUOTA: "its reply was larger than its order allows, too slow, or could "
     "not be read",

@@ -224,8 +224,8 @@ def _schema_spec(name: str, feature: Any) -> RecordSpec:
     shape = _fixed_shape(feature)
     if shape is None:
         raise ConfigError(
-            f"the column {name!r} is {feature}, which does not say what shape a "
-            "record has: write options = {size = 32} for images or options = "
+            f"the column {name!r} is {feature}, which does not state the shape of "
+            "a record: write options = {size = 32} for images or options = "
             "{shape = 5} for numbers, or name a column of texts, "
             'options = {record = "text"}.'
         )
@@ -274,8 +274,8 @@ def _column(
     column = next((candidate for candidate in wanted if candidate in present), "")
     if required and not column:
         raise RecordsError(
-            f"the dataset has columns {', '.join(present)}; name the right ones: "
-            "record=…, label=…, person=…"
+            f"the dataset has columns {', '.join(present)}. Name the right ones: "
+            "record=…, label=…, person=…."
         )
     return column
 
@@ -288,8 +288,8 @@ def _words(labels: Iterable[Any]) -> tuple[str, ...]:
     names = [to_name(value) for value in values]
     if None in names:
         raise RecordsError(
-            f"record {names.index(None)} of the dataset has no label; take such "
-            "records out"
+            f"record {names.index(None)} of the dataset has no label. Take such "
+            "records out."
         )
     return tuple(sorted({name for name in names if name is not None}))
 

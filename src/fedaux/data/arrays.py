@@ -58,8 +58,8 @@ def require_file(file: Path, what: str) -> Path:
     """The file itself; an error that says what it is part of if it does not exist."""
     if not file.exists():
         raise FileNotFoundError(
-            f"{file} is missing; it is part of {what}. Put that in place and check "
-            "`path`"
+            f"{file} is missing. It is part of {what}. Put that in place and check "
+            "`path`."
         )
     return file
 
@@ -147,8 +147,8 @@ def _own_rows(x: NDArray[Any], file: Path) -> NDArray[Any]:
         return np.array(decoded(x), dtype=object)
     if x.dtype.kind not in "biuf":
         raise RecordsError(
-            f"{file} has rows of {x.dtype}; save numbers, uint8 images or a list of "
-            "texts"
+            f"{file} has rows of {x.dtype}. Save numbers, uint8 images or a list of "
+            "texts."
         )
     return x
 
@@ -159,7 +159,7 @@ def _whole_numbers(file: Path, count: int, rows: str) -> NDArray[np.int64]:
     if len(y) != count:
         problem = f"it has {len(y)} labels"
     elif not np.issubdtype(y.dtype, np.integer):
-        problem = f"its values are {y.dtype}; save y.astype(np.int64)"
+        problem = f"its values are {y.dtype}. Save y.astype(np.int64)"
     elif y.min(initial=0) < 0:
         problem = f"row {int(np.argmin(y))} has {int(y.min())}"
     else:
@@ -217,8 +217,8 @@ def persons_from_array(file: Path, rows: int) -> NDArray[np.int64]:
     """
     if not file.exists():
         raise FileNotFoundError(
-            f"{file} is missing; data.person = {file.stem!r} names it: one person for "
-            "each row of x"
+            f"{file} is missing, but data.person = {file.stem!r} names it. Write "
+            "one person for each row of x into it."
         )
     persons = load_values(file)
     if len(persons) != rows:
@@ -235,8 +235,8 @@ def _extract(file: Path, name: str, target: Path) -> None:
     """
     if not zipfile.is_zipfile(file):
         raise ValueError(
-            f"{file} is no .npz archive, or a damaged one; write it with "
-            "np.savez(file, x=x, y=y)"
+            f"{file} is no .npz archive, or a damaged one. Write it with "
+            "np.savez(file, x=x, y=y)."
         )
     with zipfile.ZipFile(file) as archive:
         members = {Path(member).stem: member for member in archive.namelist()}
@@ -247,13 +247,13 @@ def _extract(file: Path, name: str, target: Path) -> None:
                 shutil.copyfileobj(source, sink)
         elif name == "x":
             raise ValueError(
-                f"{file} has no array x but {', '.join(members)}; write it with "
-                "np.savez(file, x=x, y=y)"
+                f"{file} has no array x but {', '.join(members)}. Write it with "
+                "np.savez(file, x=x, y=y)."
             )
         elif name not in ALIASES:
             raise ValueError(
-                f"{file} has no array {name} but {', '.join(members)}; data.person "
-                "must be one of them"
+                f"{file} has no array {name} but {', '.join(members)}. Set "
+                "data.person to one of them."
             )
 
 
@@ -358,8 +358,8 @@ def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:
                 )
             if x.shape[1:] != shape:
                 raise ValueError(
-                    f"row {count} has shape {x.shape[1:]}, those before it {shape}; "
-                    "make all alike: size=32"
+                    f"row {count} has shape {x.shape[1:]}, those before it {shape}. "
+                    "Make all alike: size=32."
                 )
             file.write(x.tobytes())
             count += len(x)
@@ -367,7 +367,7 @@ def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:
                 labels.append(y)
         if not count or shape is None:
             raise ValueError(
-                "there is not one record to read; check `path` and the chosen classes"
+                "there is not one record to read. Check `path` and the chosen classes."
             )
         file.seek(0)
         np.lib.format.write_array_header_1_0(file, header | {"shape": (count, *shape)})
@@ -429,8 +429,8 @@ class _ArrayUnpickler(pickle.Unpickler):
 
     def other(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(
-            f"refused {module}.{name}: this is not the published file; download it "
-            "again"
+            f"refused {module}.{name}: this is not the published file. Download it "
+            "again."
         )
 
 

@@ -84,8 +84,8 @@ def choose_for_images(
     public_images = list_images(require_file(public, "public images"))
     if len(public_images) < 2:
         raise ValueError(
-            f"{public} holds {len(public_images)} images; public ones, of any content, "
-            "are what clients meet on"
+            f"{public} has {len(public_images)} images. Add "
+            "public images, which can be of any content."
         )
     records = sum(counts.values())
     sizes, mode = _look([*list_images(root), *public_images])
@@ -127,8 +127,8 @@ def _published(encoder: str) -> list[Choice]:
             "prototypes",
             [encoder],
             (
-                "a published encoder, installed here; --pretrain trains a network of "
-                "your own"
+                "a published encoder, installed here. Use --pretrain to train a "
+                "network of your own"
             ),
         ),
         Choice("pretrain.epochs", 0, "it comes with its weights"),

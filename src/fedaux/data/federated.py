@@ -185,7 +185,7 @@ def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
         raise ConfigError(
             f"data.source = {data.source!r} reads a published data set as a whole, in "
             "which one record may decide on others. A site's own records can be read "
-            f"with {able}, or with a function of your own, module:function."
+            f"with {able}, or with your function, module:function."
         )
     options = {"declared": classes} if accepts(data.source, "declared") else {}
     corpus = _open_corpus(data, **options)
@@ -236,8 +236,8 @@ def _open_auxiliary(
         _refuse_other_dtype(like, public)
     if public.shape != like.shape:
         raise ValueError(
-            f"auxiliary rows have shape {public.shape}, private rows {like.shape}; "
-            "use the source's `size` option, or another auxiliary source"
+            f"auxiliary rows have shape {public.shape}, private rows {like.shape}. "
+            "Use the source's `size` option, or another auxiliary source."
         )
     return Corpus(public, notes=corpus.notes)
 
@@ -272,7 +272,7 @@ def _few_records(
         warnings.append(f"there are {len(test)} to test on")
     if not warnings:
         return []
-    return [f"very few records: {', '.join(warnings)}; accuracies will be chance"]
+    return [f"very few records: {', '.join(warnings)}. Accuracies will be chance"]
 
 
 _cached_auxiliary = lru_cache(maxsize=4)(_open_auxiliary)
@@ -434,9 +434,9 @@ def _given_shares(
             "data.partition = 'given' is for data that say which client a record "
             f"belongs to, and {source!r} does not: name the column in `site` of a "
             "table's schema.toml (`fedaux init table --site COLUMN`), return "
-            "Corpus(…, site=…) from your own source, or in Python give a list with "
+            "Corpus(…, site=…) from your source, or in Python give a list with "
             "one (x, y) for each client. To let fedaux split the records, set "
-            "data.partition = 'dirichlet' or 'iid'; for folders of sites, 'folders'."
+            "data.partition = 'dirichlet' or 'iid', and for folders of sites 'folders'."
         )
     site_of = corpus.site[positions]
     shares = [np.flatnonzero(site_of == index) for index in range(len(clients))]

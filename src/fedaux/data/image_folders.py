@@ -41,7 +41,7 @@ def files_at_site(root: Path, declared: Sequence[str]) -> ImageFiles:
     files = list_images(root)
     if not files:
         raise ValueError(
-            f"{root} holds no image; put them there, in a sub-folder for each class"
+            f"{root} holds no image. Put them there, in a subfolder for each class."
         )
     labels = {
         file: position.get(_folder_below(root, file), UNDECLARED) for file in files
@@ -73,8 +73,8 @@ def find_files(
     if chosen or "train" not in files.classes:
         return files
     taken_for_class = (
-        f"{root / 'train'} was taken for a class, because of the folders beside it; "
-        "if it holds the training images, write options = {split = 'train'}"
+        f"{root / 'train'} was taken for a class, because of the folders next to it. "
+        "If it contains the training images, write options = {split = 'train'}"
     )
     return replace(files, notes=(taken_for_class,))
 
@@ -93,8 +93,8 @@ def files_of_classes(root: Path, test: Path | None, folders: str = "") -> ImageF
     train = _labelled_files(root, names)
     if not train:
         raise ValueError(
-            f"{root} holds no image; put them there, labelled ones in a sub-folder for "
-            "each class"
+            f"{root} holds no image. Put them there, labelled ones in a sub-folder for "
+            "each class."
         )
     tested: Labelled = {}
     if test is not None:
@@ -235,8 +235,8 @@ def _refuse_new_classes(test: Path, names: Sequence[str]) -> None:
     if unknown:
         raise ValueError(
             f"{test} has the class {', '.join(unknown)}, of which there is no training "
-            f"image; the classes are {', '.join(names)}. Rename or remove that folder, "
-            "or give it training images"
+            f"image. The classes are {', '.join(names)}. Rename or remove that folder, "
+            "or give it training images."
         )
 
 

@@ -160,7 +160,7 @@ def _select(known: Mapping[str, Path], wnids: Sequence[str]) -> list[Path]:
     unknown = [wnid for wnid in wnids if wnid not in known]
     if unknown:
         raise ValueError(
-            f"no WordNet id {', '.join(unknown)} here; there are "
+            f"no WordNet id {', '.join(unknown)} here. There are "
             f"{', '.join(list(known)[:5])}, ..."
         )
     return [known[wnid] for wnid in wnids]

@@ -139,7 +139,7 @@ def read_image_files(
         except form.unreadable as error:
             if form.strict:
                 raise ValueError(
-                    f"{file} cannot be read as an image ({error}); take it out"
+                    f"{file} cannot be read as an image ({error}). Take it out."
                 ) from error
             damaged.append(file)
             if not form.own:
@@ -190,7 +190,7 @@ def _left_out(damaged: Sequence[Path]) -> list[str]:
     left_out = "1 image could not be read and is left out"
     if len(damaged) > 1:
         left_out = f"{len(damaged)} images could not be read and are left out"
-    return [f"{left_out}: {names}; --strict stops there"]
+    return [f"{left_out}: {names}. --strict stops there"]
 
 
 def _with_labels(records: Records, files: Labelled) -> Records:

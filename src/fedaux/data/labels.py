@@ -185,8 +185,8 @@ def relabel_strictly(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
             shown = [names.get(label, str(label)) for label in undeclared]
             raise RecordsError(
                 f"labels {', '.join(shown)} are not among the declared classes "
-                f"{', '.join(classes)}; declare them in data.classes or classes.txt, "
-                "the same everywhere, or take such records out"
+                f"{', '.join(classes)}. Declare them in data.classes or classes.txt, "
+                "the same everywhere, or take such records out."
             )
     return relabelled
 
@@ -207,8 +207,8 @@ def named_by_numbers(corpus: Corpus, rows: Indices | slice = slice(None)) -> Cor
     if len(unknown):
         raise RecordsError(
             f"the test records have the label {', '.join(map(str, unknown[:5]))}, "
-            "which no training record has; take such records out, or declare all "
-            "classes in data.classes"
+            "which no training record has. Take such records out, or declare all "
+            "classes in data.classes."
         )
     if np.array_equal(numbers, np.arange(len(numbers))):
         return replace(corpus, classes=names)

@@ -60,7 +60,7 @@ def source_of(path: Path) -> str:
     if path.suffix not in FORMAT_OF_SUFFIX:
         raise DataError(
             f"{path} is not read by its name: files end in "
-            f"{', '.join(FORMAT_OF_SUFFIX)}; folders hold images"
+            f"{', '.join(FORMAT_OF_SUFFIX)}. Folders hold images."
         )
     return FORMAT_OF_SUFFIX[path.suffix]
 
@@ -96,7 +96,7 @@ def as_corpus(value: Any, what: str, size: int | None = None) -> Corpus:
         return tidy(from_huggingface(value, size=size))
     if hasattr(value, "columns") and hasattr(value, "iloc"):
         raise DataError(
-            f"{what} is a DataFrame, in which nothing says what the label is: give a "
+            f"{what} is a DataFrame, in which nothing declares the label: give a "
             "pair (df.drop(columns='label').to_numpy(), df['label'].to_numpy()), or "
             "the file itself by `fedaux init table`"
         )
@@ -105,8 +105,8 @@ def as_corpus(value: Any, what: str, size: int | None = None) -> Corpus:
     if isinstance(value, tuple):
         if len(value) != 2:
             raise DataError(
-                f"{what}: a tuple is a pair (x, y), not {len(value)} parts; test data "
-                "go into test=(x, y)"
+                f"{what}: a tuple is a pair (x, y), not {len(value)} parts. Test data "
+                "go into test=(x, y)."
             )
         x = as_rows(value[0], f"{what}: x")
         y, classes = _labels(value[1], len(x), what)
@@ -136,7 +136,7 @@ def as_rows(value: Any, what: str = "records") -> NDArray[Any]:
     if x.dtype.kind == "O":
         if not texts:
             raise DataError(
-                f"{what} must be numbers, or texts alone, not an array of objects"
+                f"{what} must be only numbers or only texts, not an array of objects"
             )
         return x
     if x.dtype.kind == "f":
@@ -186,15 +186,15 @@ def _labels(
     """
     y = as_array(value)
     if y.ndim != 1:
-        advice = "; take y.argmax(axis=1) of one-hot labels" * (y.ndim == 2)
+        advice = ". Take y.argmax(axis=1) of one-hot labels" * (y.ndim == 2)
         raise DataError(
             f"{what}: y must be one label for each record, not an array of shape "
             f"{y.shape}{advice}"
         )
     if len(y) != count:
         raise DataError(
-            f"{what}: x has {count} rows and y has {len(y)} labels; give each row its "
-            "label"
+            f"{what}: x has {count} rows and y has {len(y)} labels. Give each row its "
+            "label."
         )
     values = y.tolist()
     missing = [
@@ -202,7 +202,7 @@ def _labels(
     ]
     if missing:
         raise DataError(
-            f"{what}: y has no label in row {missing[0]}; take such rows out"
+            f"{what}: y has no label in row {missing[0]}. Take such rows out."
         )
     if all(isinstance(label, str) for label in values):
         classes, labels = np.unique(y.astype(str), return_inverse=True)
@@ -232,8 +232,8 @@ def joined(corpora: Sequence[Corpus], what: str) -> Corpus:
     classes = tuple(dict.fromkeys(chain.from_iterable(names)))
     if classes and not all(names):
         raise DataError(
-            f"{what}: some clients have names of classes and others numbers; give all "
-            "of them names"
+            f"{what}: some clients have names of classes and others numbers. Give all "
+            "of them names."
         )
 
     if classes:

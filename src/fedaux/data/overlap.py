@@ -137,5 +137,5 @@ def refuse_overlap(private: Records, public: Records) -> str:
         return ""
     return (
         f"{shared.count} of {shared.compared} records compared are both private and "
-        "auxiliary; are they public?"
+        "auxiliary. Are they public?"
     )

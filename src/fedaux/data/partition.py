@@ -43,7 +43,7 @@ def partition(
     if kind == "iid":
         return iid(labels, clients, rng)
     raise ValueError(
-        f"unknown partition {kind!r}; choose one of: {', '.join(PARTITIONS)}"
+        f"unknown partition {kind!r}. Choose one of: {', '.join(PARTITIONS)}."
     )
 
 
@@ -64,8 +64,8 @@ def shards(
     """
     if per_client < 1:
         raise ValueError(
-            f"a client needs at least one shard, not {per_client}; set the number of "
-            "shards to 1 or more"
+            f"a client needs at least one shard, not {per_client}. Set the number of "
+            "shards to 1 or more."
         )
     _check(labels, clients * per_client, "shards")
     order = rng.permutation(len(labels))
@@ -88,8 +88,8 @@ def dirichlet(
     _check(labels, clients)
     if not 1e-6 <= alpha <= 1e6:
         raise ValueError(
-            "alpha must lie between 1e-6 (one class a client) and 1e6 (all alike), not "
-            f"{alpha}; try 0.1"
+            "alpha must lie between 1e-6 (one class per client) and 1e6 (all alike), "
+            f"not {alpha}. Try 0.1."
         )
     _, label_index, totals = np.unique(labels, return_inverse=True, return_counts=True)
     sizes = np.array([len(share) for share in np.array_split(labels, clients)])
@@ -247,7 +247,7 @@ def _check(labels: NDArray[np.int64], pieces: int, noun: str = "clients") -> Non
     if not 1 <= pieces <= len(labels):
         raise ValueError(
             f"{len(labels)} records cannot make {pieces} {noun} of at least one "
-            f"record; use between 1 and {len(labels)}"
+            f"record. Use between 1 and {len(labels)}."
         )
 
 
@@ -266,14 +266,14 @@ class AuxSplit:
         if not len(self.negatives) or not len(self.distill):
             raise ValueError(
                 f"the auxiliary split has {len(self.negatives)} negatives and "
-                f"{len(self.distill)} records to distil; give more auxiliary data, or "
-                "a share of negatives nearer to 0.2"
+                f"{len(self.distill)} records to distil. Give more auxiliary data, or "
+                "a share of negatives nearer to 0.2."
             )
         positions = np.concatenate([self.negatives, self.distill])
         if len(np.unique(positions)) < len(positions):
             raise ValueError(
-                "negatives and distillation set must be disjoint and without repeats; "
-                "use AuxSplit.draw to make them so"
+                "negatives and distillation set must be disjoint and without repeats. "
+                "Use AuxSplit.draw to make them so."
             )
 
     @classmethod
@@ -281,8 +281,8 @@ class AuxSplit:
         """A random split of `size` records; `fraction` is the share of D⁻."""
         if not 0 < fraction < 1:
             raise ValueError(
-                f"the share of negatives must lie between 0 and 1, not {fraction}; the "
-                "paper has 0.2"
+                f"the share of negatives must lie between 0 and 1, not {fraction}. The "
+                "paper uses 0.2."
             )
         negatives, distill = np.split(rng.permutation(size), [round(fraction * size)])
         return cls(np.sort(negatives), np.sort(distill))

@@ -58,8 +58,8 @@ class Records:
         """
         if self.y is None:
             raise ValueError(
-                "these records have no labels; private and test data need them, "
-                "auxiliary data does not"
+                "these records have no labels. Private and test data need them, "
+                "auxiliary data does not."
             )
         return self.y if self.rows is None else self.y[self.rows]
 
@@ -67,7 +67,7 @@ class Records:
     def persons(self) -> NDArray[np.int64]:
         """The person's id of each record; an error if the source does not know it."""
         if self.person is None:
-            raise ValueError("these records have no persons; set data.person")
+            raise ValueError("these records name no people. Set data.person.")
         return self.person if self.rows is None else self.person[self.rows]
 
     def take(self, positions: Indices) -> Records:
@@ -267,11 +267,11 @@ class RecordSpec:
             x = np.asarray(records)
         except ValueError as error:
             raise RecordsError(
-                f"this model takes {self.description}; these records are not all of "
-                "one shape"
+                f"this model takes {self.description}. These records are not all of "
+                "one shape."
             ) from error
         if x.ndim == 0 or x.shape[1:] != self.shape:
-            hint = "; a single record x goes in as x[None]" * (x.shape == self.shape)
+            hint = ". A single record x goes in as x[None]" * (x.shape == self.shape)
             raise RecordsError(
                 f"this model takes {self.description}, not of shape {x.shape}{hint}"
             )
@@ -284,8 +284,8 @@ class RecordSpec:
             return x
         if x.dtype.kind not in "fiub":
             raise RecordsError(
-                f"this model takes numbers, not {x.dtype}; convert them with "
-                ".astype('float32')"
+                f"this model takes numbers, not {x.dtype}. Convert them with "
+                ".astype('float32')."
             )
         with np.errstate(over="ignore"):
             rows = x.astype(np.float32)
@@ -301,13 +301,13 @@ class RecordSpec:
 def _texts(records: Any) -> NDArray[Any]:
     if isinstance(records, str):
         raise RecordsError(
-            "this model takes a list of texts; a single text goes in as [text]"
+            "this model takes a list of texts. A single text goes in as [text]."
         )
     texts = list(records)
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise RecordsError(
-                f"this model takes a list of texts; record {index} is a "
-                f"{type(text).__name__}"
+                f"this model takes a list of texts. Record {index} is a "
+                f"{type(text).__name__}."
             )
     return np.array(texts, dtype=object)

@@ -86,13 +86,13 @@ def _channels_last(x: NDArray[Any]) -> NDArray[Any]:
 
 def _stacked(rows: Sequence[Any]) -> NDArray[Any]:
     if not rows:
-        raise RecordsError("the dataset is empty; check the split")
+        raise RecordsError("the dataset is empty. Check the split.")
     if isinstance(rows[0], str):
         return np.array(rows, dtype=object)
     if len({(row.shape, row.dtype == np.uint8) for row in rows}) > 1:
         raise RecordsError(
-            "the records are not all of one shape, or not all images; size=32 crops "
-            "and shrinks images"
+            "the records are not all of one shape, or not all images. The "
+            "option size=32 crops and shrinks images."
         )
     x: NDArray[Any] = np.stack(rows)
     if x.dtype == np.uint8 and x.ndim == 3:

@@ -107,7 +107,7 @@ def read_texts(path: Path) -> TextTable:
     if twice:
         raise TableError(
             f"Cannot read {path}: it has the column {twice[0]!r} twice. Give each "
-            "column a name of its own."
+            "column another name."
         )
     if "" in names:
         raise TableError(
@@ -190,7 +190,7 @@ def propose(
         reasons = ", ".join(f"{name}: {why}" for name, why in dropped.items())
         raise TableError(
             f"Cannot propose a schema for {private}: no column is left ({reasons}). "
-            "Write the schema by hand; `fedaux init table` without --data shows one."
+            "Write the schema by hand: `fedaux init table` without --data shows one."
         )
     header = TableHeader(
         label,
@@ -425,13 +425,13 @@ def _comments(schema: TableSchema, reference: TextTable) -> list[str]:
             "public"
         )
     return [
-        "What each column of the table is. Every record is encoded by this file alone,",
+        "What each column of the table is. Every record is encoded only by this file,",
         "so it is public, and alike at all sites. Look through it, and change what is "
         "wrong.",
         f"Ranges and values come from {source}.",
         "Kinds: number (values outside its range count as its ends), category (any",
         'other value is "another value"), flag (no, then yes). missing = true: a',
-        "missing or unreadable value has a column of its own.",
+        "missing or unreadable value gets an extra column.",
     ]
 
 
@@ -455,14 +455,15 @@ def _choices(
     else:
         aux = [
             Choice("aux.source", "schema", "no public records: drawn from the schema"),
-            Choice("aux.path", "schema.toml", "column by column, nobody's"),
+            Choice("aux.path", "schema.toml", "column by column, of no one"),
             Choice("aux.options", {"rows": 1000}, "of them"),
         ]
     return [
         Choice(
             "data.path",
             str(table.path),
-            f"{len(table):,} records, {kinds_text}; {test_fraction:.0%} are held out",
+            f"{len(table):,} records, {kinds_text}, of which {test_fraction:.0%} are "
+            "held out",
         ),
         Choice("data.classes", list(schema.header.classes), "the label's values"),
         *_clients(table, schema.header.site, clients),
@@ -488,7 +489,7 @@ def release_choices(records: int, classes: int, public: bool) -> list[Choice]:
             directions = Choice(
                 "privacy.embedding_dim",
                 MANY_DIRECTIONS,
-                "many: no public records say which matter",
+                "many: no public records show which matter",
             )
         return [Choice("privacy.scorer", "class-embedding", why), directions]
     if records < MANY_RECORDS:

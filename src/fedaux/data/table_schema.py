@@ -183,7 +183,7 @@ class TableSchema:
         special = {header.label: "the label", header.site: "the site"}
         for name in made.keys() & special.keys() - {""}:
             raise ConfigError(
-                f"columns.{name}: this column is {special[name]}; take it out of "
+                f"columns.{name}: this column is {special[name]}. Take it out of "
                 "[columns]."
             )
         return cls(header, made, dict(dropped))
@@ -276,7 +276,7 @@ class TableSchema:
         raise RecordsError(
             f"Cannot read {file} as a site's records: its schema was proposed from "
             "private records, and ranges and values are public. Replace them by what "
-            "everybody may know about each column, then write confirmed = true."
+            "anyone may know about each column, then write confirmed = true."
         )
 
 

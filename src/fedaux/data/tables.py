@@ -55,7 +55,7 @@ class _Wanted:
         if twice:
             raise RecordsError(
                 f"Cannot read {where}: it has the column {', '.join(twice)} twice. "
-                "Give each column a name of its own."
+                "Give each column another name."
             )
         missing = [
             name
@@ -71,7 +71,7 @@ class _Wanted:
         if missing:
             raise RecordsError(
                 f"Cannot read {where}: there is no column {', '.join(missing)}, which "
-                f"the schema has; there is {', '.join(names)}. Name the column so, add "
+                f"the schema has. There is {', '.join(names)}. Name the column so, add "
                 "it without values, or take it out of the schema at all sites."
             )
         place = {name: position for position, name in enumerate(names)}
@@ -111,7 +111,7 @@ def open_schema(schema: str | Path | TableSchema) -> TableSchema:
     if not str(schema):
         raise SchemaError(
             "Cannot read a table: it has no schema. Name it in [data] and [aux], "
-            'options = {schema = "schema.toml"}; `fedaux init table --data YOUR.csv '
+            'options = {schema = "schema.toml"}. `fedaux init table --data YOUR.csv '
             "--label COLUMN` writes both."
         )
     return TableSchema.load(schema)
@@ -191,7 +191,7 @@ def column_of(file: Path, schema: TableSchema, name: str) -> list[str]:
     names = read_header(file, schema)
     if name not in names:
         raise RecordsError(
-            f"Cannot read {file}: there is no column {name}; there is "
+            f"Cannot read {file}: there is no column {name}. There is "
             f"{', '.join(names)}. Name one of them."
         )
     rows = [

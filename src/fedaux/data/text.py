@@ -154,8 +154,8 @@ class _Table:
         if missing:
             raise ValueError(
                 f"{file} has no column {', '.join(missing)}, there is "
-                f"{', '.join(map(str, present))}; name the columns "
-                'in [data]: options = {text = "...", label = "..."}, person = "..."'
+                f"{', '.join(map(str, present))}. Name the columns "
+                'in [data]: options = {text = "...", label = "..."}, person = "...".'
             )
 
     def require_values(self, file: Path, count: int, row: TextRow) -> None:
@@ -163,8 +163,8 @@ class _Table:
         if missing:
             raise ValueError(
                 f"{file}, record {count}: nothing in {', '.join(missing)}, there is "
-                f"{', '.join(map(str, row))}; name the columns with text=... and "
-                "label=... (label='' for text without labels), or fix the record"
+                f"{', '.join(map(str, row))}. Name the columns with text=... and "
+                "label=... (label='' for text without labels), or fix the record."
             )
 
     def text(self, row: TextRow) -> str:
@@ -200,8 +200,8 @@ def _corpus(
     unknown = sorted(set(tables[-1][1]) - set(names))
     if unknown and not declared:
         raise ValueError(
-            f"{test} has labels that {path} has not: {', '.join(unknown[:5])}; check "
-            f"the column {table.label!r}"
+            f"{test} has labels that {path} has not: {', '.join(unknown[:5])}. Check "
+            f"the column {table.label!r}."
         )
     classes = DeclaredClasses.of(names)
 

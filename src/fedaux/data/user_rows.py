@@ -53,7 +53,7 @@ class UserRecords(Records):
                 what = f"{len(data)} things"
             raise SettingsError(
                 f"Cannot read {what} as records. Return (x, labels), (x, labels, "
-                "persons), a Dataset or a DataLoader."
+                "people), a Dataset or a DataLoader."
             )
         loaders = [part for part in data if isinstance(part, (DataLoader, Dataset))]
         if loaders:

@@ -132,7 +132,7 @@ def check_server(address: str, ca: Path) -> CheckResult:
                 f"{cause.verify_message}"
             )
             remedy = (
-                "send nothing; ask the server whether its certificate changed, and for "
+                "send nothing, and ask the server whether its certificate changed, and for "
                 "the ca.crt that signs it"
             )
             return CheckResult("server", False, detail, remedy)
@@ -159,9 +159,7 @@ def check_clock(address: str, ca: Path) -> CheckResult:
         date = ask_health(address, ca).get("Date", "")
         offset = time.time() - parsedate_to_datetime(date).timestamp()
     except (httpx.HTTPError, OSError, ValueError) as error:
-        return CheckResult(
-            "clock", None, f"the server did not say what time it has: {error}"
-        )
+        return CheckResult("clock", None, f"the server did not send its time: {error}")
     remedy = "set this machine's clock, best by NTP: timedatectl set-ntp true"
     return CheckResult.of(
         "clock",
@@ -293,7 +291,7 @@ def check_key_pair(folder: Path) -> CheckResult:
 def check_key_mode(path: Path) -> CheckResult:
     """Whether only its owner can read the key."""
     name = "key's secrecy"
-    remedy = f"chmod 600 '{path}', or a new key if anybody read it"
+    remedy = f"chmod 600 '{path}', or a new key if anyone read it"
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
@@ -364,19 +362,19 @@ def check_privacy(config: Config) -> CheckResult:
         return CheckResult(
             "privacy",
             False,
-            "the noise comes from a known seed: anybody can remove it",
+            "the noise comes from a known seed: anyone can remove it",
             remedy,
         )
     needed = needed_by(config)
     leaves = cost_in_words(needed, config)
     budget = round_up(config.privacy.epsilon_budget)
     detail = (
-        f"what leaves: {leaves}; all noise together costs at most ε = {budget}, ever"
+        f"what leaves: {leaves}. All noise together costs at most ε = {budget}, ever"
     )
     unused = [word for word in config.federation.sends if word not in needed]
     if unused:
         detail += (
-            f"; site.toml allows {cost_in_words(unused, config)} as well, which "
+            f". site.toml allows {cost_in_words(unused, config)} as well, which "
             f"{config.method} does not send"
         )
     return CheckResult("privacy", True, detail)
@@ -409,7 +407,7 @@ def check_sends(config: Config, folder: Path) -> CheckResult:
         return CheckResult(
             "sends",
             False,
-            "site.toml does not say what may leave, so every order is refused",
+            "site.toml does not list what may leave, so every order is refused",
             line,
         )
     missing = [word for word in needed if word not in allowed]
@@ -524,12 +522,12 @@ def check_records(
             "data",
             False,
             detail,
-            "see [data] in site.toml; paths are relative to its folder",
+            "see [data] in site.toml, where paths are relative to its folder",
         )
     count = len(records)
     if not labels:
         detail = (
-            f"not one of {count:,} records has a label that is declared; declared are "
+            f"not one of {count:,} records has a label that is declared. Declared are "
             f"{', '.join(classes)}"
         )
         return records, CheckResult(
@@ -539,15 +537,15 @@ def check_records(
     detail = f"{count:,} records of {len(labels)} of {len(classes)} classes"
     if undeclared:
         detail += (
-            f"; {undeclared:,} have a label that is missing or not declared: they "
+            f", but {undeclared:,} have a label that is missing or not declared: they "
             "count, but teach nothing"
         )
     if config.privacy.unit == "record":
         return records, CheckResult("data", True, detail)
     persons, counted = _count_persons(records, config.privacy)
-    remedy = "see data.person in site.toml: it must find different persons"
+    remedy = "see data.person in site.toml: it must find different people"
     return records, CheckResult.of(
-        "data", persons > 1 or count == 1, f"{detail}; {counted}", remedy
+        "data", persons > 1 or count == 1, f"{detail}, {counted}", remedy
     )
 
 
@@ -575,7 +573,7 @@ def _count_persons(records: Records, privacy: PrivacyConfig) -> tuple[int, str]:
     unused = int(np.maximum(counts - most, 0).sum())
     persons = plural(len(counts), "person")
     beyond = f"records beyond privacy.max_records_per_person = {most} and left out"
-    return len(counts), f"{persons}; {beyond}: {unused:,}"
+    return len(counts), f"{persons}, {beyond}: {unused:,}"
 
 
 def check_disk(folder: Path, records: int) -> CheckResult:
@@ -609,7 +607,7 @@ def check_budget(config: Config, vault: Path) -> CheckResult:
         return CheckResult("account", True, detail)
     remedy = (
         "a run that asks for the same release again gets the stored one, and planned "
-        "training goes on; any other release is refused, unless privacy.epsilon_total "
+        "training continues. Any other release is refused, unless privacy.epsilon_total "
         "in site.toml is raised"
     )
     return CheckResult("account", None, detail, remedy)

@@ -44,7 +44,7 @@ def read_env(path: Path, needed: Sequence[str] = ("NAME", "SERVER")) -> dict[str
         )
     if "SERVER" in needed and not env["SERVER"].rpartition(":")[2].isdigit():
         raise DeployError(
-            f"{path}: SERVER={env['SERVER']} names no port; write "
-            "SERVER=example.org:8443"
+            f"{path}: SERVER={env['SERVER']} names no port. Write "
+            "SERVER=example.org:8443."
         )
     return env

@@ -144,8 +144,8 @@ def write_layout(
     taken = [name for name in ("ca", "server", "sites") if (folder / name).exists()]
     if taken:
         raise DeployError(
-            f"{folder} already holds a deployment ({', '.join(taken)}); choose another "
-            "folder"
+            f"{folder} already holds a deployment ({', '.join(taken)}). Choose another "
+            "folder."
         )
     authority = create_authority()
     hosts = list(dict.fromkeys([address.host, address.local_host, "localhost"]))

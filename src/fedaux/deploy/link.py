@@ -119,7 +119,7 @@ class ControlLink:
             raise LinkError(
                 f"the server at {self._address} does not answer "
                 f"({error or type(error).__name__}). Start superlink.sh, on its own "
-                f"machine; LOCAL in {self.folder / 'server.env'} says where it is "
+                f"machine: LOCAL in {self.folder / 'server.env'} says where it is "
                 "looked for."
             ) from error
 

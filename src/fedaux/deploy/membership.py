@@ -48,7 +48,7 @@ def add_site(
     server = folder / "server"
     if name in sites:
         raise DeployError(
-            f"there is a site {name} already; rotate-key gives it another key"
+            f"there is a site {name} already. Use rotate-key to give it another key."
         )
     if (folder / "sites" / name).exists():
         raise DeployError(
@@ -122,8 +122,8 @@ def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> 
     _members(folder, name)
     if not public_key.is_file():
         raise DeployError(
-            f"{public_key} is not there; the site makes one with `fedaux deploy key "
-            "FOLDER --replace`"
+            f"{public_key} is not there. The site makes one with `fedaux deploy key "
+            "FOLDER --replace`."
         )
     wanted = _read_public_key(public_key)
     is_known = (
@@ -183,8 +183,8 @@ def _deployment(folder: Path) -> Path:
     folder = folder.expanduser().absolute()
     if not (folder / "server" / "fedaux.toml").is_file():
         raise DeployError(
-            f"{folder} holds no deployment (server/fedaux.toml is missing); `fedaux "
-            "deploy init` writes one"
+            f"{folder} holds no deployment (server/fedaux.toml is missing). `fedaux "
+            "deploy init` writes one."
         )
     return folder
 
@@ -193,7 +193,7 @@ def _members(folder: Path, name: str = "") -> tuple[str, ...]:
     """Return the sites in the server's settings; `name` must be among them."""
     sites = Config.load(folder / "server" / "fedaux.toml").federation.sites
     if name and name not in sites:
-        raise DeployError(f"there is no site {name}; there are {', '.join(sites)}")
+        raise DeployError(f"there is no site {name}. There are {', '.join(sites)}.")
     return sites
 
 
@@ -205,8 +205,8 @@ def _set_members(folder: Path, sites: Sequence[str]) -> None:
     document: Any = tomlkit.parse(path.read_text(encoding="utf-8"))
     if "sites" not in document.get("federation", {}):
         raise DeployError(
-            f"{path} has no `sites = [...]` below [federation]; write "
-            f"{json.dumps(list(sites))} there"
+            f"{path} has no `sites = [...]` below [federation]. Write "
+            f"{json.dumps(list(sites))} there."
         )
     document["federation"]["sites"] = list(sites)
     write_atomically(path, tomlkit.dumps(document).encode())

@@ -103,7 +103,7 @@ def own_problem(site: Path, roster: Roster) -> str:
     signing_key = load_signing_key(site / "vault")
     if roster[name] != signing_key.public_key().public_bytes_raw():
         return (
-            f"its key for {name} is not this site's own: somebody would sign in its "
+            f"its key for {name} is not this site's own: someone would sign in its "
             "place"
         )
     return ""

@@ -68,8 +68,8 @@ class RunControl:
         run = self.living()
         if run:
             self.say(
-                f"run {run} goes on: this is its log. (`flwr stop {run} {CONNECTION}` "
-                "would end it.)"
+                f"run {run} continues, and this is its log. (`flwr stop {run} "
+                f"{CONNECTION}` would end it.)"
             )
         else:
             run = self.start(words)
@@ -82,13 +82,13 @@ class RunControl:
                 run = self.start(words)
                 self.say(
                     f"the server's app is gone, killed or with its machine: run {run} "
-                    f"goes on with run {lost}"
+                    f"continues run {lost}"
                 )
                 status, details = self.attend(run)
         except KeyboardInterrupt:
             self.say(
-                f"run {run} goes on; run.sh shows its log again. `flwr stop {run} "
-                f"{CONNECTION}` ends it."
+                f"run {run} continues, and run.sh shows its log again. `flwr stop "
+                f"{run} {CONNECTION}` ends it."
             )
             return Exit.STOPPED
         if status == "finished:completed":
@@ -97,8 +97,8 @@ class RunControl:
         if details:
             reason = f": {details.removeprefix(FLOWERS_PREFIX).rstrip('.')}"
         self.say(
-            f"run {run} ended as {status}{reason}. run.sh goes on after its last whole "
-            "round."
+            f"run {run} ended as {status}{reason}. run.sh continues after its last "
+            "whole round ."
         )
         if status == "finished:stopped":
             return Exit.STOPPED
@@ -140,7 +140,7 @@ class RunControl:
                 if row["status"] not in LIVES:
                     return row["status"], row["status-details"]
             if answer is None and not silent:
-                self.say("the server does not answer; waiting for it")
+                self.say("the server does not answer, waiting for it")
             if answer is None:
                 silent += PAUSE
             else:

@@ -33,8 +33,8 @@ def parse_paths(words: Sequence[str], sites: Sequence[str]) -> dict[str, str]:
             )
         if name not in sites:
             raise DeployError(
-                f"--data {word}: {name} is not among the sites {', '.join(sites)}; "
-                "correct the name"
+                f"--data {word}: {name} is not among the sites {', '.join(sites)}. "
+                "Correct the name."
             )
         paths[name] = path
     return paths
@@ -59,8 +59,8 @@ def with_own_data(
         return base, dict.fromkeys(sites, base)
     if not base.aux.source:
         raise DeployError(
-            "the config holds public data out of the private records; real sites need "
-            "public data of their own: name it in [aux], source and path"
+            "the config holds public data out of the private records. Real sites need "
+            "public data of their own: name it in [aux], source and path."
         )
     root = Path(base.data.path)
     folders = {

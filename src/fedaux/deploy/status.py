@@ -147,7 +147,7 @@ def server_folder(folder: Path) -> Path:
             return candidate
     raise DeployError(
         f"{folder} is neither a server's folder nor that of a deployment (there is no "
-        "server.env); `fedaux deploy init` writes one"
+        "server.env). `fedaux deploy init` writes one."
     )
 
 
@@ -260,7 +260,7 @@ def _state(
     return (
         "failed",
         (
-            "the server's process is gone, and has not said why: it was killed, or its "
+            "the server's process is gone, without a reason: it was killed, or its "
             "machine went down"
         ),
     )
@@ -327,13 +327,13 @@ def _run_problems(status: Status, server: Path | None) -> Iterator[str]:
         if record.finished_rounds:
             after = f" after round {record.finished_rounds}"
         reason = status.error.rstrip(".") or "see its log"
-        yield f"the run has failed{after}: {reason}. {command} goes on with it."
+        yield f"the run has failed{after}: {reason}. {command} continues it."
     elif status.state == "stopped":
         if record.rounds:
             after = f" after round {record.finished_rounds} of {record.rounds}"
         yield (
-            f"the run was stopped{after}. {command} goes on with it; another run needs "
-            "a folder of its own."
+            f"the run was stopped{after}. {command} continues it. Another run needs "
+            "another folder."
         )
     elif status.state == "stuck" and not status.phase:
         yield "a run was handed in and has not begun: is superexec.sh running?"
@@ -344,7 +344,7 @@ def _run_problems(status: Status, server: Path | None) -> Iterator[str]:
         )
         if waiting:
             yield (
-                f"{silent}; not answered: {_first_ten(waiting)}. Look at the log of "
+                f"{silent}. Not answered: {_first_ten(waiting)}. Look at the log of "
                 f"{node_log} there."
             )
         else:
@@ -359,8 +359,8 @@ def _run_problems(status: Status, server: Path | None) -> Iterator[str]:
     ]
     if missing and status.state != "finished":
         yield (
-            f"not connected: {_first_ten(missing)}. The log of {node_log} there says "
-            "why."
+            f"not connected: {_first_ten(missing)}. The log of {node_log} there has "
+            "the reason."
         )
 
 
@@ -429,7 +429,7 @@ def _run_table(status: Status) -> Table:
     if record.last_progress and status.phase:
         progress = f"{format_seconds(status.silence)} ago"
         if status.stuck_after:
-            progress += f"; stuck after {format_seconds(status.stuck_after)}"
+            progress += f", stuck after {format_seconds(status.stuck_after)}"
         grid.add_row("progress", progress)
     if record.last_seconds:
         grid.add_row("last round", _by_phase(record.last_seconds))

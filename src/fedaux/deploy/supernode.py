@@ -63,7 +63,7 @@ def rejection_reason(bundle: bytes) -> str:
     """Why this site refuses an app, given its bundle; empty if it runs it."""
     if len(bundle) > MAX_BUNDLE_BYTES:
         return (
-            f"it has {len(bundle):,} bytes; an app of names alone has at most "
+            f"it has {len(bundle):,} bytes. An app that only has names has at most "
             f"{MAX_BUNDLE_BYTES:,}"
         )
     try:
@@ -83,7 +83,7 @@ def bundle_problem(bundle: bytes) -> str:
         ]
         foreign = sorted(set(names) - BUNDLED_FILES)
         if foreign or len(names) != len(set(names)):
-            return f"it carries files of its own: {', '.join(foreign or names)[:200]}"
+            return f"it contains files: {', '.join(foreign or names)[:200]}"
         if large:
             return f"{', '.join(large)} has more than {MAX_BUNDLE_BYTES:,} bytes"
         project = tomllib.loads(read_project(archive))

@@ -192,7 +192,7 @@ def _are_classes(folders: Sequence[Path], classes: tuple[str, ...]) -> bool:
 
 def _wrong_folders(path: Path, problem: str, classes: tuple[str, ...]) -> RecordsError:
     return RecordsError(
-        f"{path} has {problem}; give one folder per class "
+        f"{path} has {problem}. Give one folder per class "
         f"({', '.join(classes[:10])}), or one per site with these in it"
     )
 

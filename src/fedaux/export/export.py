@@ -45,8 +45,8 @@ def export_model(
     state = RunState.load(run)
     if state.round < state.config.rounds:
         raise StateError(
-            f"{run} has finished {state.round} of {state.config.rounds} rounds; "
-            f"go on with `fedaux resume {run}` and export it then."
+            f"{run} has finished {state.round} of {state.config.rounds} rounds. "
+            f"Continue with `fedaux resume {run}` and export it then."
         )
     return write_models(state, run / "model" if out is None else Path(out), onnx)
 

@@ -85,8 +85,8 @@ class InputReader:
     def _reader(self, path: Path) -> Callable[[Path], Iterator[NamedBlock]]:
         if not path.exists():
             raise RecordsError(
-                f"there is no file or folder {path}; give "
-                f"{TAKES[self.record_spec.kind]}"
+                f"there is no file or folder {path}. Give "
+                f"{TAKES[self.record_spec.kind]}."
             )
         kind = self.record_spec.kind
         suffix = suffix_of(path)
@@ -102,15 +102,15 @@ class InputReader:
                 return self._table
             takes = f".csv with the columns {', '.join(self.schema.columns)}"
         raise RecordsError(
-            f"{path}: this model takes {self.record_spec.description}; give {takes}"
+            f"{path}: this model takes {self.record_spec.description}. Give {takes}."
         )
 
     def _images(self, path: Path) -> Iterator[NamedBlock]:
         files = list_images(path) if path.is_dir() else [path]
         if not files:
             raise RecordsError(
-                f"there is not one image in {path}; the endings known are "
-                f"{', '.join(sorted(SUFFIXES))}"
+                f"there is not one image in {path}. The endings known are "
+                f"{', '.join(sorted(SUFFIXES))}."
             )
         yield from self.images(files, strict=self.strict or not path.is_dir())
 
@@ -152,7 +152,7 @@ class InputReader:
             if not self.resize:
                 size = f"{image.width}×{image.height}"
                 raise RecordsError(
-                    f"{file} has {size} pixels, this model takes {width}×{height}; "
+                    f"{file} has {size} pixels, this model takes {width}×{height}. "
                     "--resize makes it fit"
                 )
             image = ImageOps.fit(image, (width, height), Image.Resampling.BOX)
@@ -213,7 +213,8 @@ def _array(path: Path) -> NDArray[Any]:
         names = list(archive.files)
         if len(names) != 1 and "x" not in names:
             raise RecordsError(
-                f"{path} has arrays {', '.join(names)}; call the one to be classified x"
+                f"{path} has arrays {', '.join(names)}. Call the one to be classified "
+                "x."
             )
         name = "x" if "x" in names else names[0]
         array: NDArray[Any] = archive[name]

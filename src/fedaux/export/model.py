@@ -235,12 +235,12 @@ def find_model(folder: Path) -> Path:
         raise ModelError(f"{folder} holds several models, choose one of {names}")
     if (folder / STATE_FILE).is_file():
         raise ModelError(
-            f"{folder} is a run that was not exported yet; do so with `fedaux export "
-            f"{folder}`"
+            f"{folder} is a run that was not exported yet. Do so with `fedaux export "
+            f"{folder}`."
         )
     raise ModelError(
-        f"{folder} holds no model ({CARD} is missing); `fedaux export RUN` makes one "
-        "of a finished run"
+        f"{folder} holds no model ({CARD} is missing). `fedaux export RUN` makes one "
+        "of a finished run."
     )
 
 
@@ -250,7 +250,7 @@ def read_card(folder: Path) -> Card:
         card = json.loads((folder / CARD).read_bytes())
     except ValueError as error:
         raise ModelError(
-            f"{folder / CARD} is damaged ({error}); export the run again"
+            f"{folder / CARD} is damaged ({error}). Export the run again."
         ) from error
     version = card.get("format") if isinstance(card, dict) else None
     if version != FORMAT:

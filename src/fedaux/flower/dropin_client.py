@@ -101,7 +101,7 @@ class ClientSettings:
         if self.privacy.private_training:
             raise SettingsError(
                 "private_training has no effect here, where the app trains by itself: "
-                "leave it out; fedaux's own apps can train privately"
+                "leave it out. The apps of fedaux can train privately."
             )
 
     def at(self, context: Context) -> ClientSettings:

@@ -33,7 +33,7 @@ def write_app(folder: Path) -> list[Path]:
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise NewAppError(
-            f"{folder} is already there and not empty; name a new folder: `fedaux new "
+            f"{folder} is already there and not empty. Name a new folder: `fedaux new "
             f"{folder.name}-2`."
         )
     paths = []

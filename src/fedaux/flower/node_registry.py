@@ -112,7 +112,7 @@ class NodeRegistry:
         missing = [client for client in self._expected if client not in nodes]
         raise MissingSitesError(
             f"{len(nodes)} of {len(self._expected)} clients connected within "
-            f"{timeout:g} s, and federation.quorum asks for {minimum}; missing: "
+            f"{timeout:g} s, and federation.quorum asks for {minimum}. Missing: "
             f"{', '.join(missing[:10])}. Start their SuperNodes, or raise "
             "federation.connect_timeout."
         )
@@ -208,8 +208,8 @@ def _validate_hello(
             [],
             versions,
             (
-                f"its classes are {str(theirs)[:200]}, here they are {list(classes)}; "
-                "declare data.classes alike"
+                f"its classes are {str(theirs)[:200]}, here they are {list(classes)}. "
+                "Declare data.classes alike"
             ),
         )
     return sorted(set(names)), versions, ""

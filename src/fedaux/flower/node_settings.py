@@ -39,7 +39,7 @@ def open_site(context: Context) -> Site:
         vault = folder / "clients"
     else:
         raise SettingsError(
-            "this node has no settings of its own: start its SuperNode with "
+            "this node has no settings. Start its SuperNode with "
             "--node-config "
             '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; '
             "`fedaux deploy init` writes the command"
@@ -74,8 +74,8 @@ def run_settings(context: Context) -> tuple[Config, Path]:
     folder = Path(str(settings["out"]))
     if not folder.is_absolute():
         raise SettingsError(
-            f"out = {str(folder)!r} must be an absolute path: Flower runs apps from a "
-            "folder of its own"
+            f"out = {str(folder)!r} must be an absolute path: Flower runs apps from another "
+            "folder"
         )
     overrides = tuple(
         text.strip() for text in str(settings.get("set", "")).split(";") if text.strip()

@@ -98,7 +98,7 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
             raise QuestionMismatchError(
                 f"keep = {str(keep)!r} is of another model: name another file. To the "
                 "clients that is another question, which they answer if their "
-                "epsilon_total allows it"
+                "epsilon_total allows it."
             ) from error
         if any(
             not np.array_equal(own_weights[name], array)
@@ -106,7 +106,7 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
         ):
             text = (
                 "clients are asked with the weights of the first run, which %s has "
-                "kept; the model's own differ"
+                "kept, because the model has others now"
             )
             log.warning(text, keep)
         return replace(state, extractors=kept["extractors"], public=kept["public"])
@@ -264,9 +264,9 @@ def _no_release(failures: list[Failure]) -> FedauxError:
         for failure in failures[:3]
     )
     return NoReleaseError(
-        f"Cannot go on: none of {len(failures)} clients has made a release, so none "
-        f"would teach ({reasons}). Look at the log of a client for its reason, mend it, "
-        "and start the run again: nothing is trained yet."
+        f"Cannot continue: none of {len(failures)} clients has made a release, so none "
+        f"would teach ({reasons}). Look at the log of a client for its reason, mend "
+        "it, and start the run again: nothing is trained yet."
     )
 
 

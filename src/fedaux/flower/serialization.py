@@ -142,7 +142,7 @@ def deserialize(kind: type[T], content: RecordDict) -> T:
     record = content.get("fedaux")
     if not isinstance(record, ConfigRecord):
         raise MessageError(
-            "the message has no fedaux record; is the other side running fedaux?"
+            "the message has no fedaux record. Is the other side running fedaux?"
         )
     scalars = dict(record)
     _check_version(kind, scalars)
@@ -162,8 +162,8 @@ def _check_version(kind: type, scalars: dict[str, Any]) -> None:
     if kind not in ANY_VERSION and not same_version:
         # a migration of older messages would go here
         raise MessageError(
-            f"the message has version {version!r}, this side speaks {MESSAGE_VERSION}; "
-            "upgrade the older one"
+            f"the message has version {version!r}, this side speaks {MESSAGE_VERSION}. "
+            "Upgrade the older one."
         )
     if scalars.get("kind") != kind.__name__:
         raise MessageError(

@@ -90,7 +90,7 @@ def check_replies(
         try:
             if its_form != usual:
                 raise InvalidReplyError(
-                    f"its reply holds {its_form}; those of most others hold {usual}"
+                    f"its reply holds {its_form}, but most others hold {usual}"
                 )
             model, records = read_model(content, sent, size_key, max_records)
         except (InvalidReplyError, MessageError) as error:
@@ -118,7 +118,7 @@ def read_model(
     size = metrics[0].get(size_key, 0)
     if isinstance(size, list) or not 1 <= size <= max_records or size != int(size):
         raise InvalidReplyError(
-            f"states {size_key} = {size}; whole numbers from 1 to {max_records} are "
+            f"states {size_key} = {size}, but only numbers from 1 to {max_records} are "
             "believed"
         )
     received = {name: from_array(array) for name, array in models[0].items()}

@@ -79,7 +79,7 @@ def validate_reply(
         return
     if not 1 <= reply.records <= max_records:
         raise InvalidReplyError(
-            f"claims {reply.records} records; from 1 to {max_records} are believed"
+            f"claims {reply.records} records, but only 1 to {max_records} are allowed"
         )
     if isinstance(order, PrepareOrder) and isinstance(reply, Release):
         _check_release(order, reply, bounds)
@@ -167,7 +167,7 @@ def check_norms(sent: Arrays, received: Arrays) -> None:
         # a norm that is not a number is refused as well
         if not norm <= limit:
             raise InvalidReplyError(
-                f"{name} has norm {norm:.3g}; more than {limit:.3g} is not believed"
+                f"{name} has norm {norm:.3g}, but at most {limit:.3g} is allowed"
             )
 
 
@@ -186,9 +186,7 @@ def _check_ensemble(ensemble: Arrays) -> None:
         or squares.min() < 0
         or (squares > mass).any()
     ):
-        raise InvalidReplyError(
-            "its teacher weights do not lie above 0 and at most at 1"
-        )
+        raise InvalidReplyError("its teacher weights are not above 0 and at most 1")
     limit = 2 ** (58 - ENSEMBLE_BITS)
     most = limit * mass[:, None]
     if (logits > most).any() or (logits < -most).any():
@@ -206,8 +204,8 @@ def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:
     limit = NORM_FACTOR * sums.records * order.width
     if order.standardisation and not float(squares.sum()) <= limit:
         raise InvalidReplyError(
-            f"its features have a squared norm of {squares.sum():.3g}; {limit:.3g} is "
-            "the limit"
+            f"its features have a squared norm of {squares.sum():.3g}, but {limit:.3g} "
+            "is the limit"
         )
 
 
@@ -286,15 +284,15 @@ def _check_bound(reply: Release, bound: Bound) -> None:
     limit = max_release_norm(bound, reply.scale, len(values))
     if norm > limit:
         raise InvalidReplyError(
-            f"its release has norm {norm:.3g}; {reply.records} records and its noise "
-            f"reach {limit:.3g}"
+            f"its release has norm {norm:.3g}, but {reply.records} records and its "
+            f"noise reach {limit:.3g}"
         )
 
 
 def _check_stated(name: str, reply: Release, stated: float, expected: float) -> None:
     if not math.isclose(stated, expected, rel_tol=RELATIVE_TOLERANCE):
         raise InvalidReplyError(
-            f"states a {name} of {stated:.7g}; for {reply.records} records the "
+            f"states a {name} of {stated:.7g}, but for {reply.records} records the "
             f"scorer's is {expected:.7g}"
         )
 
@@ -316,6 +314,6 @@ def _check_noise(reply: Release) -> None:
     expected = multiplier * reply.sensitivity
     if not math.isclose(reply.scale, expected, rel_tol=RELATIVE_TOLERANCE):
         raise InvalidReplyError(
-            f"states noise of scale {reply.scale:.7g}; its budget asks for "
+            f"states noise of scale {reply.scale:.7g}, but its budget asks for "
             f"{expected:.7g}"
         )

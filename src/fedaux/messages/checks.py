@@ -58,7 +58,7 @@ def _problem(field: Field, order: EveryOrder, value: Any) -> str:
     """
     problem = field.type_for(order).problem(value)
     if problem and isinstance(value, int | float):
-        return f"{problem}; it is {value!r}"
+        return f"{problem}, but it is {value!r}"
     return problem
 
 

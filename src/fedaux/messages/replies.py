@@ -52,7 +52,7 @@ FINITE = 1e308
 
 NAME_OF_CLIENT = Disclosure.always("name of the client", PUBLIC)
 SIZE = Disclosure.always(
-    "number of records (persons) of a client; under add-remove the declared one",
+    "number of records (people) of a client, and under add-remove the declared one",
     UNPROTECTED,
 )
 BUDGET = Disclosure.always("the noise and the budget behind it", PUBLIC)

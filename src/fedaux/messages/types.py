@@ -286,7 +286,7 @@ class ArrayGroup:
             type_name = name if name in self.arrays else ANY_NAME
             problem = self.arrays[type_name].problem(array, sizes)
             if problem:
-                return f"{name!r}: {problem}; it is {_form_of(array)}"
+                return f"{name!r}: {problem}, but it is {_form_of(array)}"
         return ""
 
     def _names_problem(self, value: dict[str, Any]) -> str:

@@ -100,7 +100,7 @@ class ModelSum:
     def of(cls, weights: Arrays, records: int, second_moment: bool = False) -> Self:
         """Make the sum of one model, weighted by its number of records."""
         if records < 1:
-            raise ValueError("an update must stand for at least one record")
+            raise ValueError("an update must come from at least one record")
         terms: Arrays = {}
         counters: Arrays = {}
         for name, values in weights.items():
@@ -337,6 +337,6 @@ def _check_room(steps: NDArray[np.int64]) -> None:
     largest = max(int(steps.max()), -int(steps.min()))
     if largest >= 2**62:
         raise OverflowError(
-            "the sum of the contributions is out of range; fewer records per round, or "
-            "smaller weights"
+            "the sum of the contributions is out of range. Use fewer records per "
+            "round, or smaller weights."
         )

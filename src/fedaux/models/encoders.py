@@ -190,8 +190,8 @@ def _folder(name: str) -> Path:
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(
-            f"{folder} has no config.json; give a folder in Hugging Face's format, or "
-            f"{', '.join(PACKAGES)}"
+            f"{folder} has no config.json. Give a folder in Hugging Face's format, or "
+            f"{', '.join(PACKAGES)}."
         )
     return folder
 
@@ -199,8 +199,8 @@ def _folder(name: str) -> Path:
 def _only_text(name: str, shape: tuple[int, ...]) -> None:
     if shape != ():
         raise ValueError(
-            f"prototype {name!r} reads text, not rows of shape {tuple(shape)}; see "
-            "`csv` among the sources"
+            f"prototype {name!r} reads text, not rows of shape {tuple(shape)}. See "
+            "`csv` among the sources."
         )
 
 
@@ -293,7 +293,7 @@ class VisionExtractor(nn.Module):
         if missing:
             shown = ", ".join(missing[:3]) + ", …" * (len(missing) > 3)
             raise ValueError(
-                f"{self.published_weights}: the weights lack {shown}; are they of the "
+                f"{self.published_weights}: the weights lack {shown}. Are they of the "
                 "same model?"
             )
         self.backbone.load_state_dict({**names, **common})
@@ -395,8 +395,8 @@ def _in_reach(name: str) -> Iterator[None]:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise FileNotFoundError(
             f"{name} cannot be read ({reason}): check the name, and whether this "
-            "machine reaches its hub; without a hub, save the model elsewhere and name "
-            "its folder (hf:FOLDER) or file (weights = FILE)."
+            "machine reaches its hub. If there is no hub, save the model elsewhere "
+            "and name its folder (hf:FOLDER) or file (weights = FILE)."
         ) from error
 
 
@@ -407,8 +407,8 @@ def load_weights(path: str) -> Any:
     file = Path(path).expanduser()
     if not file.is_file():
         raise FileNotFoundError(
-            f"{file} is not there; give a file of weights, .safetensors or a state "
-            "dict of torch"
+            f"{file} is not there. Give a file of weights, .safetensors or a state "
+            "dict of torch."
         )
     if file.suffix == ".safetensors":
         from safetensors.torch import load_file

@@ -84,8 +84,8 @@ def _tensors(module: nn.Module) -> dict[str, list[Tensor]]:
         seen.add(id(tensor))
         if tensor.dtype in (torch.float64, torch.complex64, torch.complex128):
             raise ValueError(
-                f"{name} is {tensor.dtype}, which float32 cannot carry exactly; call "
-                ".float() on the module"
+                f"{name} is {tensor.dtype}, which float32 cannot carry exactly. Call "
+                ".float() on the module."
             )
         kind = "counters"
         if tensor.is_floating_point():
@@ -114,6 +114,6 @@ def _check(expected: dict[str, int], weights: Arrays) -> None:
         half = array.dtype == np.float16 and DTYPES[kind] == SINGLE  # of `to_half`
         if array.dtype != DTYPES[kind] and not half:
             raise ValueError(
-                f"{kind} are {array.dtype}, expected {DTYPES[kind]}; convert them with "
-                ".astype"
+                f"{kind} are {array.dtype}, expected {DTYPES[kind]}. Convert them with "
+                ".astype."
             )

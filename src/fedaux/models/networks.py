@@ -102,8 +102,8 @@ def image_channels(
     if len(shape) != 3 or min(shape) < 1:
         raise ValueError(
             f"prototype {name!r} expects images (channels, height, width), not rows of "
-            f"shape {tuple(shape)}; use 'mlp' for plain rows, for text 'bert' or "
-            "'encoder', or a prototype of your own as module:function"
+            f"shape {tuple(shape)}. Use 'mlp' for plain rows, for text 'bert' or "
+            "'encoder', or your prototype as module:function."
         )
     return shape[0]
 
@@ -113,7 +113,7 @@ def numbers_of_row(name: str, shape: tuple[int, ...]) -> int:
     if not shape or min(shape) < 1:
         raise ValueError(
             f"prototype {name!r} expects rows of at least one number, not of shape "
-            f"{tuple(shape)}; for text 'bert' or 'encoder' will do"
+            f"{tuple(shape)}. For text 'bert' or 'encoder' will do."
         )
     return prod(shape)
 

@@ -102,12 +102,15 @@ class Publication:
             raise DifferentWeightsError(
                 f"Cannot use {file}: its SHA-256 is {sha256[:16]}…, but the published "
                 f"weights of {self.name} have {self.sha256[:16]}…. Run {self.install}. "
-                "For weights of your own, write a function: module:function."
+                "For your weights, write a function: module:function."
             )
         return list(load_weights(str(file)).values())
 
 
-IMAGENET_1K = "ImageNet-1k (1.28 million photos of 1,000 classes, terms: non-commercial research and education)"
+IMAGENET_1K = (
+    "ImageNet-1k (1.28 million photos of 1,000 classes, terms: non-commercial "
+    "research and education)"
+)
 PUBLICATIONS = {
     publication.name: publication
     for publication in (

@@ -70,14 +70,14 @@ class Prototype(nn.Module):
         width = getattr(features, "width", None)
         if not isinstance(width, int) or width < 1:
             raise ValueError(
-                f"{type(features).__name__} has width={width!r}; give the feature "
+                f"{type(features).__name__} has width={width!r}. Give the feature "
                 "extractor an attribute `width`, the number of features it returns for "
-                "one row"
+                "one row."
             )
         if classes < 2:
             raise ValueError(
-                f"a classifier needs at least 2 classes, not {classes}; check the "
-                "labels of the source"
+                f"a classifier needs at least 2 classes, not {classes}. Check the "
+                "labels of the source."
             )
         self.width: int = width
         self.features = features
@@ -185,7 +185,8 @@ class HeadFeatures(nn.Module):
         """
         if self.random:
             raise ValueError(
-                "a head on h0's own features has no equal on random features of them"
+                "a head on h0's own features cannot be used with random features of "
+                "them"
             )
         if self.raw:
             return weight, bias
@@ -270,7 +271,7 @@ def register(name: str) -> Callable[[AnyFactory], AnyFactory]:
         ):
             raise ValueError(
                 f"prototype {name!r} is already "
-                f"{known.__module__}:{known.__qualname__}; take another name"
+                f"{known.__module__}:{known.__qualname__}. Take another name."
             )
         _factories[name] = factory
         return factory

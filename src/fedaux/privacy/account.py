@@ -218,8 +218,8 @@ class BudgetStore:
         ):
             raise BudgetError(
                 f"{self.folder / FILE} has {count} entries, but the "
-                f"server has heard of {known_entries}: this is an old copy of the "
-                "account. Put the newest one back; until then nothing is sent. If "
+                f"server has recorded {known_entries}: this is an old copy of the "
+                "account. Put the newest one back. Until then nothing is sent. If "
                 "there is none: `fedaux deploy write-off --help`."
             )
         create_key(self.folder)
@@ -235,7 +235,7 @@ class BudgetStore:
         raise BudgetError(
             f"{what} is refused: with it, all that this client ever sent would cost "
             f"ε = {round_up(total)} at δ = {self.privacy.delta:g}, and its owner "
-            f"allows {cap:g}. So far it is {round_up(spent)}; every entry is in "
+            f"allows {cap:g}. So far it is {round_up(spent)}, and every entry is in "
             f"{self.folder / FILE}. Only the owner can allow more, by "
             "privacy.epsilon_total in the settings."
         )
@@ -275,8 +275,8 @@ class BudgetStore:
         if header and header != expected:
             raise BudgetError(
                 f"Cannot use the account {self.folder / FILE}: it was kept for "
-                f"{header}, and the settings now say {expected}. What one promise cost "
-                "cannot be expressed in terms of another. Set them back."
+                f"{header}, and the settings now have {expected}. What one promise "
+                "cost cannot be expressed in terms of another. Set them back."
             )
         return entries
 

@@ -150,8 +150,8 @@ def plan_training(
     """
     if rounds < 1:
         raise BudgetError(
-            "training is refused: no round of private training is left; "
-            "privacy.train_rounds says how many"
+            "training is refused: no round of private training is left of "
+            "those in privacy.train_rounds"
         )
     sample_rate = privacy.sample_rate or min(1.0, local.batch_size / records)
     steps = local.epochs * max(1, round(1 / sample_rate))
@@ -345,6 +345,6 @@ def _guess(
 def _exhausted(epsilon: float) -> BudgetError:
     return BudgetError(
         f"training is refused: nothing is left of this client's ε = {epsilon:g} for "
-        "it. Its own setting privacy.epsilon_total says what scores and training may "
+        "it. Its setting privacy.epsilon_total limits what scores and training may "
         "cost together."
     )

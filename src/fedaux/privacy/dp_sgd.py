@@ -135,8 +135,8 @@ def _private_replicas(
     validate_placement(model)
     if is_text(records.x):
         raise ValueError(
-            "whole networks for text are not trained privately; head_only = true "
-            "trains heads on them"
+            "whole networks for text are not trained privately. With head_only = "
+            "true, fedaux trains heads on them."
         )
     model.train()
 

@@ -68,18 +68,27 @@ def disclosed_by(*kinds: type) -> list[Disclosure]:
     return [mark.disclosure for mark in marks if isinstance(mark, Answered)]
 
 
-_MODELS = "local models, their losses and training times are sent without differential privacy"
+_MODELS = (
+    "local models, their losses and training times are sent without differential "
+    "privacy"
+)
 _SUMS = "sums of clients' features are sent without differential privacy"
-_DIFFERENCES = "the difference of two sums over different sites, of other rounds or runs, may be what one site sent"
+_DIFFERENCES = (
+    "the difference of two sums over different sites, of other rounds or runs, may be "
+    "what one site sent"
+)
 _SUMMED_MODELS = (
     "the sums of the sites' models, sizes, losses and, where sites teach, weighted "
     f"logits are seen without differential privacy; {_DIFFERENCES}"
 )
-_SUMMED_SUMS = f"the sum of the sites' features is seen without differential privacy; {_DIFFERENCES}"
+_SUMMED_SUMS = (
+    "the sum of the sites' features is seen without differential privacy; "
+    f"{_DIFFERENCES}"
+)
 _SIZES = "the sizes of the clients' data are sent as they are"
 _TIMING = "when replies arrive, and whether data could be read, can be seen"
 _ELSEWHERE = "what is revealed about the same data outside these accounts adds to this"
-_SEEDED = "the noise was drawn from a known seed, so anybody can remove it"
+_SEEDED = "the noise was drawn from a known seed, so anyone can remove it"
 _MAX_NAMES = 5  # clients that a statement names
 
 
@@ -345,7 +354,10 @@ class Ledger:
         what it does not cover.
         """
         if self.unsafe:
-            return "NOT PRIVATE: the noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
+            return (
+                "NOT PRIVATE: the noise was drawn from a known seed "
+                "(privacy.unsafe_seed), so anyone can remove it."
+            )
         limits = [*self._unprotected, *self._always_seen]
         rest = "; ".join(limits)
         if not self.clients:
@@ -367,7 +379,7 @@ class Ledger:
             f"{together}({round_up(self.max_epsilon)}, {self.delta:g})-differentially "
             f"private for {neighbours}{against}. Each of "
             f"{len(self.clients)} clients keeps its own account of everything that it "
-            "ever sent under noise, which comes from the operating system; the largest "
+            "ever sent under noise, which comes from the operating system. The largest "
             f"total is that of {self.max_epsilon_client}.{self._unresponsive()} Not "
             f"covered: {rest}."
         )
@@ -397,7 +409,8 @@ class Ledger:
             shown += f" and {len(names) - _MAX_NAMES} more"
         return (
             f" {shown} did not answer the last order, and may have spent more than "
-            "could be reported; `fedaux privacy report --vault` says so at their sites."
+            "could be reported. `fedaux privacy report --vault` shows this at their "
+            "sites."
         )
 
 

@@ -107,7 +107,7 @@ def quantize(
     scale = np.maximum(limit - 1, 0)[:, None]
     steps = np.trunc(clipped * scale).astype(np.int64)
     if (np.square(steps).sum(axis=1) > np.square(limit)).any():
-        raise AssertionError("a clipped row left the unit ball; nothing is released")
+        raise AssertionError("a clipped row left the unit ball. Nothing is released.")
     return steps
 
 
@@ -343,7 +343,7 @@ class Summary:
         ):
             raise ValueError(
                 "a summary is one vector of 64-bit integers with a sensitivity of at "
-                f"least {least} steps; choose a smaller step"
+                f"least {least} steps. Choose a smaller step."
             )
 
 

@@ -317,9 +317,9 @@ def _change_problems(module: nn.Module) -> Iterator[str]:
         if name in _ATTRIBUTES:
             continue
         if callable(getattr(kind, name, None)):
-            yield f"has a {name} that replaces its class's own: make it a class of its own"
+            yield f"has a {name} that replaces the one of its class: make it another class"
         if any(isinstance(one, nn.Module) for one in _members(value)):
-            yield f"has a module in {name} where torch does not find it: assign it by itself, or as an nn.ModuleList"
+            yield f"has a module in {name} where torch does not find it: assign it directly, or as an nn.ModuleList"
     if getattr(module, "_compiled_call_impl", None) is not None:
         yield "is compiled, for the records that it has seen: leave compile() out"
     if any(getattr(module, hooks) for hooks in _HOOKS):

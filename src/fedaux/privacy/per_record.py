@@ -160,8 +160,8 @@ def _as_floats(array: NDArray[np.floating]) -> NDArray[np.floating]:
     """
     if array.dtype not in (np.float32, np.float64):
         raise ValueError(
-            f"features and the public map are float32 or float64, not {array.dtype}; "
-            "nothing is released"
+            f"features and the public map are float32 or float64, not {array.dtype}. "
+            "Nothing is released."
         )
     return array
 
@@ -169,8 +169,8 @@ def _as_floats(array: NDArray[np.floating]) -> NDArray[np.floating]:
 def _check_bits(steps: Vector, bits: int) -> None:
     if not (_largest(steps) <= 2.0**bits).all():
         raise AssertionError(
-            "an integer of the public map has too many bits for an exact product; "
-            "nothing is released"
+            "an integer of the public map has too many bits for an exact product. "
+            "Nothing is released."
         )
 
 
@@ -295,8 +295,8 @@ def _suspects(network: nn.Module) -> str:
 def _impure(what: str) -> ImpureModuleError:
     return ImpureModuleError(
         f"while private records passed, {what}: under a privacy promise a network "
-        "remembers nothing and draws nothing at random. Take that out of the module; "
-        "nothing was released"
+        "remembers nothing and draws nothing at random. Take that out of the module. "
+        "Nothing was released"
     )
 
 

@@ -77,7 +77,7 @@ def read_roster(path: Path) -> dict[str, bytes]:
         ) from error
     if len(set(roster.values())) != len(roster):
         raise SettingsError(
-            f"{path} has one key under two names: each site makes its own with `fedaux "
+            f"{path} has one key under two names: each site makes its key with `fedaux "
             "deploy key`"
         )
     return roster

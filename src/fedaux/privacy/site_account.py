@@ -75,7 +75,10 @@ class SiteAccount:
 
     def statement(self) -> str:
         if any(entry.unsafe for entry in self.entries):
-            return "NOT PRIVATE: noise was drawn from a known seed (privacy.unsafe_seed), so anybody can remove it."
+            return (
+                "NOT PRIVATE: noise was drawn from a known seed "
+                "(privacy.unsafe_seed), so anyone can remove it."
+            )
         kinds = Counter(entry.kind for entry in self.entries)
         lost = ""
         if kinds["written off"]:

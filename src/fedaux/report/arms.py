@@ -64,7 +64,7 @@ def require_rounds(state: RunState, folder: Path) -> RunState:
     """The state, if there is a round to report."""
     if not state.history:
         raise StateError(
-            f"{folder} has not finished a round yet; continue with `fedaux resume "
+            f"{folder} has not finished a round yet. Continue with `fedaux resume "
             f"{folder}`."
         )
     return state
@@ -94,7 +94,7 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
         files = sorted(path.rglob(STATE_FILE))
         if not files:
             raise StateError(
-                f"{path} holds no run ({STATE_FILE} is missing there and below); start "
+                f"{path} holds no run ({STATE_FILE} is missing there and below). Start "
                 "one with `fedaux run`."
             )
         folders.update(dict.fromkeys(file.parent for file in files))

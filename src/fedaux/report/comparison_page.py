@@ -295,14 +295,14 @@ def _curve_caption(lines: Sequence[Line], arms: Iterable[ArmResult]) -> str:
     if several_seeds:
         caption += " Bands are ± one standard deviation"
         if len(lines) > 2:
-            caption += "; a band appears when you point at its curve"
+            caption += ", and a band appears when you point at its curve"
         caption += "."
     if any(line.thin for line in lines):
-        caption += " Thin: from random weights; thick: pre-trained on auxiliary data."
+        caption += " Thin: from random weights, thick: pre-trained on auxiliary data."
     if len(lines) < len(arms):
         caption += (
-            f" The {len(lines)} best of {len(arms)} after the last round; the table "
-            "has all of them."
+            f" The {len(lines)} best of {len(arms)} after the last round, while the "
+            "table has all of them."
         )
     return caption
 
@@ -330,8 +330,8 @@ def _differences(comparison: _Comparison) -> Section | None:
     words = (
         f"Accuracy after the last round less that of {best}, paired by seed: the same "
         "seed has the same split and the same start. Intervals and p-values are "
-        "Student's; p is corrected for the number of comparisons (Holm). They speak of "
-        "other seeds of this setting, not of other data."
+        "Student's, and p is corrected for the number of comparisons (Holm). They "
+        "speak of other seeds of this setting, not of other data."
     )
     table = Table(HEADER, [pair.cells() for pair in pairs])
     return Section("differences", "Differences", words, table=table)
@@ -366,8 +366,8 @@ def _split(comparison: _Comparison) -> Section | None:
     except (ValueError, OSError, ImportError):
         return None
     caption = (
-        f"{plural(len(data.private), 'private record')}, split of seed {first.seed}; "
-        "area is a number of records."
+        f"{plural(len(data.private), 'private record')}, split of seed {first.seed}, "
+        "where area is a number of records."
     )
     chart = Bubbles(data.counts(), client_names(first), data.classes)
     return Section("split", "Data split", "", [Figure(chart, caption, file="split")])
@@ -407,7 +407,7 @@ def _teachers(comparison: _Comparison) -> Section | None:
     if not lines or len(lines) > MAX_CURVES:
         return None
     words = (
-        "Mean over the public examples; with uniform weights it is the number of "
+        "Mean over the public examples. With uniform weights it is the number of "
         "teachers: clients, or FedBE's draws."
     )
     chart = LineChart(lines, "round", "effective number of teachers", height=240.0)
@@ -446,7 +446,7 @@ def _costs(comparison: _Comparison) -> Section:
         rows.append(row)
     header = ("mean of a run", "time", "to clients", "from clients")
     table = Table((*header, "failures, all seeds"), rows)
-    words = "Times include preparation; extractors from the cache cost nothing."
+    words = "Times include preparation, but extractors from the cache cost nothing."
     return Section("costs", "Time and communication", words, table=table)
 
 
@@ -464,7 +464,7 @@ def _own_settings(comparison: _Comparison) -> Section | None:
         return None
     words = "The settings in which the methods differ from one another."
     table = Table(("", "settings"), rows)
-    return Section("tuned", "Each with its own settings", words, table=table)
+    return Section("tuned", "Each with different settings", words, table=table)
 
 
 def _runs(comparison: _Comparison) -> Section:
@@ -476,7 +476,7 @@ def _runs(comparison: _Comparison) -> Section:
             folder = str(_relative(run.folder, comparison.folder))
             rows.append((label, seed, accuracy, folder))
     table = Table(("", "seed", "accuracy", "folder"), rows)
-    words = "The command fedaux report FOLDER makes a page of its own for any of them."
+    words = "The command fedaux report FOLDER makes a page for any of them."
     return Section("runs", "Runs", words, table=table)
 
 

@@ -33,7 +33,7 @@ from fedaux.report.progress import describe
 from fedaux.report.terminal import format_seconds, print_plainly, sparkline
 
 _SHOWN = 12  # finished runs of a sweep
-_STOPPED = "Stopped. The same command continues; what is finished is kept."
+_STOPPED = "Stopped. The same command continues, and what is finished is kept."
 
 
 @dataclass
@@ -69,13 +69,13 @@ class _Run:
             words = f"{last.effective_teachers:.1f} effective of {count}"
             if last.largest_teacher:
                 client, share = last.largest_teacher
-                words += f"; largest weight: {client}, {share:.0%}"
+                words += f", largest weight: {client}, {share:.0%}"
             grid.add_row("teachers", Text(words))
         balanced = last.mean_metric("balanced_accuracy")
         if balanced is not None:
             majority = last.mean_metric("majority")
             words = (
-                f"{balanced:.3f}; the commonest class alone has accuracy {majority:.3f}"
+                f"{balanced:.3f}, while the commonest class has accuracy {majority:.3f}"
             )
             grid.add_row("balanced", Text(words))
 

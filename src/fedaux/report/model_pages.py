@@ -59,7 +59,7 @@ def write_evaluation_page(
     ]
     if evaluation.sites:
         words = (
-            "In %; the last column is the accuracy of always answering the commonest "
+            "In %. The last column is the accuracy of always answering the commonest "
             "class of a site."
         )
         sites = Table(SITE_COLUMNS, site_rows(evaluation.sites))
@@ -136,7 +136,7 @@ def class_figures(evaluation: Evaluation, classes: Sequence[str]) -> list[Figure
     tested = evaluation.counts
     rows = [_class_bar(name, evaluation, label) for label, name in enumerate(classes)]
     caption = (
-        f"Recall of each class, with a 95 % interval; {tested.min():,} to "
+        f"Recall of each class, with a 95 % interval, from {tested.min():,} to "
         f"{tested.max():,} test records of each."
     )
     if len(rows) > MAX_LISTED:

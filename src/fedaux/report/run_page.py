@@ -114,7 +114,7 @@ def tiles(run: ReportedRun) -> list[Tile]:
     majority = last.mean_metric("majority")
     if balanced is not None and majority is not None:
         words = (
-            "balanced accuracy; the commonest class alone has accuracy "
+            "balanced accuracy. The commonest class has accuracy "
             f"{format_percent(majority)}"
         )
         warn = bool(run.warning)
@@ -262,7 +262,7 @@ def _clients(run: ReportedRun) -> Section:
     )
     words = f"{plural(len(rows), 'client')} took part."
     if run.state.config.federation.secure:
-        words += " In a secure sum, nobody learns the records and losses of one site."
+        words += " In a secure sum, no one learns the records and losses of one site."
     if len(rows) > MAX_LISTED:
         words += f" The first {MAX_LISTED} are listed."
     table = Table(header, rows[:MAX_LISTED])
@@ -331,7 +331,7 @@ def _teachers(run: ReportedRun) -> Section | None:
     count = last.teachers or len(last.client_metrics)
     words = (
         f"Of the {count} teachers of the last round, mean over the public examples: 1 "
-        "if one decides alone, their number if all have the same weight."
+        "if only one decides, their number if all have the same weight."
     )
     caption = ""
     if last.largest_teacher:
@@ -348,7 +348,7 @@ def _top_examples(run: ReportedRun) -> Section | None:
         return None
     words = (
         "For each client, the public examples that its release scores highest. They "
-        "are chosen by the noisy release alone, so they reveal nothing beyond it."
+        "are chosen only by the noisy release, so they reveal nothing beyond it."
     )
     name = "Closest public examples"
     return Section("top_examples", name, words, top_examples=run.top_examples)

@@ -110,7 +110,7 @@ def _set(table: dict[str, Any], key: str, value: Any) -> None:
     if len(paths) > 1:
         section, _, leaf = paths[1].rpartition(".")
         raise ConfigError(
-            f"{key} is not one setting: it may be {', '.join(paths)}; write "
+            f"{key} is not one setting: it may be {', '.join(paths)}. Write "
             f"{section}={{{leaf!r}: …}}."
         )
     if not paths:
@@ -125,7 +125,7 @@ def _set_data(table: dict[str, Any], data: Any, test: Any, size: int | None) -> 
     if isinstance(data, (Mapping, DataConfig)):
         if test is not None:
             raise ConfigError(
-                "test goes with data that are objects; a table [data] names the test "
+                "test goes with data that are objects. A table [data] names the test "
                 "data of its source."
             )
         changed = {**section, **data} if isinstance(data, Mapping) else data
@@ -149,8 +149,8 @@ def _set_data(table: dict[str, Any], data: Any, test: Any, size: int | None) -> 
         corpus = with_test(corpus, _open(test, "test", size))
     if corpus.train.y is None:
         raise DataError(
-            "data has no labels: give a pair (x, y); records without labels are "
-            "public=…"
+            "data has no labels: give a pair (x, y). Records without labels are "
+            "public=…."
         )
     name = name_corpus(corpus, "data")
     table["data"] = section | {"source": name, "path": "", "options": {}}
@@ -215,8 +215,8 @@ def _at_least_one(values: list[Any]) -> list[Any]:
         raise DataError("an empty list has data of no client")
     if all(isinstance(value, (int, float)) for value in values):
         raise DataError(
-            "a list has one entry for each client; make an array of numbers, "
-            "numpy.array(x)"
+            "a list has one entry for each client. Make an array of numbers, "
+            "numpy.array(x)."
         )
     return values
 

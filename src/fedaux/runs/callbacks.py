@@ -94,7 +94,8 @@ class CallbackGroup:
             if id(callback) not in self._warned:
                 self._warned.add(id(callback))
                 log.warning(
-                    "%s failed in %s (%s); the run continues, its record may have gaps",
+                    "%s failed in %s (%s). The run continues, but its record may have "
+                    "gaps",
                     type(callback).__name__,
                     hook.__name__,
                     f"{type(error).__name__}: {error}",

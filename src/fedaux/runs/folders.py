@@ -18,7 +18,7 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
     """
     if not (folder / STATE_FILE).is_file():
         if folder.exists() and not folder.is_dir():
-            raise StateError(f"{folder} is a file; --out needs a folder of its own")
+            raise StateError(f"{folder} is a file. Give --out another folder.")
         return None
     state = RunState.load(folder)
     differing = differing_settings(state, config)
@@ -74,7 +74,7 @@ def how_to_continue(folder: Path) -> str:
         )
     if state.round >= state.config.rounds:
         return (
-            f"Stopped. All rounds are finished; `fedaux report {folder}` writes the "
+            f"Stopped. All rounds are finished. `fedaux report {folder}` writes the "
             "report."
         )
     after = "with round 1, which is prepared"

@@ -114,9 +114,9 @@ class Result(FinishedRun):
         condition = ""
         if vouched:
             names = ", ".join(vouched)
-            trust = f"rests on your word that {names} treats every record by itself"
+            trust = f"rests on your word that {names} treats every record separately"
             full += f" It {trust}."
-            condition = f"; it {trust}"
+            condition = f", and it {trust}"
         line = self.ledger.summary()
         if epsilon is not None:
             covered = " and ".join(summary["covered"])
@@ -194,7 +194,7 @@ class Result(FinishedRun):
             f"{self.label}: accuracy {self.accuracy:.3f} after "
             f"{plural(self.state.round, 'round')}, {plural(clients, 'client')}",
             f"privacy: {self.privacy.summary}",
-            f"folder: {self.folder}; write_report() makes a page of it",
+            f"folder: {self.folder} (write_report() makes a page of it)",
             *(f"warning: {warning}" for warning in self.warnings),
         ]
         return "\n  ".join(lines)

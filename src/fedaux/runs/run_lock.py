@@ -44,9 +44,7 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         if self._folder.exists() and not self._folder.is_dir():
-            raise StateError(
-                f"{self._folder} is a file; --out needs a folder of its own"
-            )
+            raise StateError(f"{self._folder} is a file. Give --out another folder.")
         self._made_folder = not self._folder.exists()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._file = self._open()
@@ -83,7 +81,7 @@ class RunLock:
         raise LockedError(
             f"{self._folder} was taken over by another "
             f"process{_name(self._owner())}, and this one must not write to it any "
-            "more; it was silent for too long"
+            "more. It was silent for too long."
         )
 
     def _open(self) -> int:
@@ -136,9 +134,9 @@ class RunLock:
 
     def _locked(self) -> LockedError:
         return LockedError(
-            f"{self._folder} belongs to a run that goes on{_name(self._owner())}. Wait "
-            "for it, or stop it; a second one in the same folder would have clients "
-            "train twice."
+            f"{self._folder} belongs to a run that is not "
+            f"finished{_name(self._owner())}. Wait for it, or stop it. A second one in "
+            "the same folder would have clients train twice."
         )
 
 

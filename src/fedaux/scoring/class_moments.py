@@ -108,8 +108,8 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         k = int(public["basis"].shape[1])
         if k > MAX_DIMENSION:
             raise OrderError(
-                f"the public map has {k} dimensions; second moments have at most "
-                f"{MAX_DIMENSION}"
+                f"the public map has {k} dimensions. Second moments have at most "
+                f"{MAX_DIMENSION}."
             )
         return self.classes * (k + 1) + second_size(k, split)
 

@@ -102,6 +102,6 @@ def distill_students(
     if not np.isfinite(losses).all():
         raise DivergedError(
             f"distillation diverged in round {round_}: lower distill.lr (of a "
-            "strategy, distill_lr) and go on with `fedaux resume`"
+            "strategy, distill_lr) and continue with `fedaux resume`"
         )
     return students, float(np.mean(losses))

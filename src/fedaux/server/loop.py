@@ -186,7 +186,7 @@ def check_quorum(
         f"round {number} has {contributed} contributions of {wanted}, and "
         f"federation.quorum = {config.federation.quorum:g} asks for "
         f"{needed}{no_scores} ({reasons}). The rounds "
-        "before it are saved: mend the clients and start the run again to go on."
+        "before it are saved: fix the clients and start the run again to continue."
     )
 
 

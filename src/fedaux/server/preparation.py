@@ -185,8 +185,8 @@ def _not_pretrained(config: Config, spec: PrototypeSpec) -> str:
     )
     if config.frozen_features:
         note += (
-            ". Its features stay random; prototypes = ['linear'] takes the columns as "
-            "they are"
+            ". Its features stay random, while prototypes = ['linear'] uses the "
+            "columns as they are"
         )
     return note
 

@@ -79,7 +79,7 @@ class RegionSpec:
             if 1 <= number <= count:
                 return cls(number, count)
         raise RegionError(
-            f'region = {text!r} is not a region; the first of two is region="1/2"'
+            f'region = {text!r} is not a region. The first of two is region="1/2".'
         )
 
     @classmethod

@@ -142,21 +142,22 @@ def first_remedy(state: RunState) -> str:
     if not method.analytic and steps < ENOUGH_STEPS:
         epochs = math.ceil(ENOUGH_STEPS / batches)
         return (
-            f"--set local.epochs={epochs}; a client makes only {steps} steps a round."
+            f"--set local.epochs={epochs}, because a client makes only {steps} steps a "
+            "round."
         )
     if method.distils and config.distill.epochs and not config.distill.steps:
         return (
-            f"--set distill.steps={DISTILL_STEPS}; passes over few public examples are "
-            "few steps."
+            f"--set distill.steps={DISTILL_STEPS}, because passes over few public "
+            "examples are few steps."
         )
     if not method.pretrained:
         better = "fedaux" if method.distils else f"{config.method}+p"
-        return f"--set method={better}; it starts from random features."
+        return f"--set method={better}, because this one starts from random features."
     random_head = not method.analytic and config.head_start == "random"
     if random_head and config.privacy.scorer == "class-embedding":
         return (
-            "--set head_only=true --set head_init=private-head; heads then start from "
-            "the clients' releases."
+            "--set head_only=true --set head_init=private-head, so that heads start "
+            "from the clients' releases."
         )
     return (
         "more rounds, a larger privacy.epsilon, or public data that look more like the "

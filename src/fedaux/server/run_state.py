@@ -418,7 +418,7 @@ def _read_tensors(path: Path) -> Arrays:
     """Read a packed file of this version."""
     if not path.is_file():
         raise StateError(
-            f"{path.parent} holds no run ({path.name} is missing); start one with "
+            f"{path.parent} holds no run ({path.name} is missing). Start one with "
             "`fedaux run`."
         )
     try:
@@ -430,14 +430,14 @@ def _read_tensors(path: Path) -> Arrays:
         raise _damaged(path, error) from error
     if version != STATE_VERSION:  # a migration of older states would go here
         raise StateError(
-            f"{path} was written by another version of fedaux (state {version}; this "
-            f"one reads {STATE_VERSION}): go on with that version, or start the run "
-            "anew in another folder"
+            f"{path} was written by another version of fedaux (state {version}, this "
+            f"one reads {STATE_VERSION}): continue with that version, or start the run again "
+            "in another folder"
         )
     return tensors
 
 
 def _damaged(path: Path, error: Exception) -> StateError:
     return StateError(
-        f"{path} is damaged ({error!r}); start the run anew in another folder"
+        f"{path} is damaged ({error!r}). Start the run again in another folder"
     )

@@ -53,7 +53,7 @@ class StandingTeachers:
         except (OSError, ValueError) as error:
             raise StateError(
                 f"{path} is missing or damaged, the logits of a standing teacher: "
-                f"restore the folder {TEACHERS_FOLDER} of the run, or start it anew in "
+                f"restore the folder {TEACHERS_FOLDER} of the run, or start it again in "
                 "another folder"
             ) from error
         return logits

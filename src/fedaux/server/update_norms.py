@@ -43,7 +43,7 @@ def check_norm(norm: UpdateNorm, limits: UpdateNorm) -> None:
         limit = limits.get(name, math.inf)
         if size > limit:
             raise ValueError(
-                f"its {name} move by {size:.3g}; earlier rounds make {limit:.3g} "
+                f"its {name} move by {size:.3g}, but earlier rounds make {limit:.3g} "
                 "the limit"
             )
 

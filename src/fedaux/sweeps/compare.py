@@ -69,8 +69,8 @@ def compare(
     """
     if isinstance(what, str):
         raise ConfigError(
-            f"compare takes a list of methods: compare([{what!r}, 'fedavg+p'], …); "
-            f"run({what!r}) is one."
+            f"compare takes a list of methods: compare([{what!r}, 'fedavg+p'], …), "
+            f"while run({what!r}) is one run."
         )
     chosen_methods = methods if isinstance(what, Config) else what
     names = [method_name_of(method) for method in chosen_methods]
@@ -107,7 +107,7 @@ def _require_importable(config: Config, names: Sequence[str], jobs: int) -> None
         of_session = ["the methods"]
     if of_session:
         raise ConfigError(
-            f"jobs = {jobs} needs parts that other processes can import; objects of "
+            f"jobs = {jobs} needs parts that other processes can import. Objects of "
             f"this session are {', '.join(of_session)}. Leave jobs out, or put them "
             "into a module and name them module:name."
         )

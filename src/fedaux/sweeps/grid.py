@@ -232,7 +232,7 @@ class Sweep:
             base: The settings that all arms share.
             axes: The values of each swept setting, by dotted key:
                 `{"data.alpha": [0.01, 1.0]}`.
-            seeds: The number of seeds of each arm, from the config's own on.
+            seeds: The number of seeds of each arm, from the config's seed on.
             chosen: Settings of each method, which `axes` may still vary.
             metadata: The fields `title` and `about`.
 
@@ -245,7 +245,7 @@ class Sweep:
         if not whole or seeds < 1:
             raise ConfigError(
                 f"sweep.seeds must be a whole number of at least 1, not {seeds!r}: how "
-                "many, from the config's own on."
+                "many, from the config's seed on."
             )
         lists = {key: tuple(values) for key, values in axes.items()}
         if "method" in lists:
@@ -382,12 +382,11 @@ def check_axis(key: str, values: Any, table: str = "sweep") -> None:
         )
     if not values:
         raise ConfigError(
-            f"{table}: the list of {key} is empty; give it values, or leave {key} out "
+            f"{table}: the list of {key} is empty. Give it values, or leave {key} out "
             f"of [{table}]."
         )
     for index, value in enumerate(values):
         if value in values[:index]:
             raise ConfigError(
-                f"{table}: {key} has {[value]} twice; every value makes an arm of its "
-                "own."
+                f"{table}: {key} has {[value]} twice. Name every value once."
             )

@@ -67,7 +67,7 @@ class MethodSettings:
             )
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"{file} is not a file of winners ({error}); `fedaux tune` writes one."
+                f"{file} is not a file of winners ({error}). `fedaux tune` writes one."
             ) from error
 
     @classmethod
@@ -121,8 +121,8 @@ class MethodSettings:
             key = override.partition("=")[0].strip()
             if key in keys:
                 raise ConfigError(
-                    f"--set {key}: the tuned settings or the preset have a {key} too; "
-                    "leave out one."
+                    f"--set {key}: the tuned settings or the preset have a {key} too. "
+                    "Leave out one."
                 )
 
     def note(self, base: Config, swept: Sequence[str] = ()) -> str:

@@ -44,7 +44,7 @@ from fedaux.sweeps.grid import SYMBOLS, PlannedRun, Sweep, describe_settings
 from fedaux.sweeps.workers import TaskError
 
 PAIRED = (
-    "Against the best arm on the same problem, paired by seed; p by Student's t, "
+    "Against the best arm on the same problem, paired by seed, with p by Student's t, "
     "corrected by Holm:"
 )
 
@@ -265,7 +265,7 @@ def raise_failures(failures: Sequence[FailedRun], total: int, folder: Path) -> N
     more = f" (the first 3 of {len(failures)})" if len(failures) > 3 else ""
     raise SweepError(
         f"{len(failures)} of {total} runs failed{more}. {shown} What the others have "
-        f"is kept in {folder}; the same command continues with what is missing.",
+        f"is kept in {folder}. The same command continues with what is missing.",
         failures[0].error.code,
     )
 

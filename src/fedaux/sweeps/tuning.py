@@ -166,11 +166,12 @@ class Tuning:
         Within("(0, 1)").check("tune: validation_fraction", validation_fraction)
         require(
             base.data.validation_fraction == 0,
-            "leave data.validation_fraction out: tune sets it for its own runs.",
+            "leave data.validation_fraction out: tune sets it for its runs.",
         )
         require(
             len(set(methods)) == len(methods),
-            "tune: a method is named twice; every one has the same budget.",
+            "tune: a method is named twice. Name every one once, because all have the "
+            "same budget.",
         )
         data = replace(
             base.data,
@@ -246,12 +247,12 @@ class Tuning:
         stages = [f"{rung.settings} until round {rung.rounds}" for rung in self.rungs]
         prototypes = ", ".join(spec.label for spec in base.prototypes)
         return (
-            f"Validation accuracy in %: {base.data.source}, "
-            f"{base.data.clients} clients, {prototypes}, "
-            f"{plural(base.rounds, 'round')}. {self.budget} settings a method at "
-            f"most ({', '.join(stages)}), {plural(self.seeds, 'split')}, "
-            f"{100 * self.validation_fraction:g} % of the private records held out for "
-            "validation. The winner's own figure is optimistic: it was chosen by it."
+            f"Validation accuracy in %: {base.data.source}, {base.data.clients} "
+            f"clients, {prototypes}, {plural(base.rounds, 'round')}. {self.budget} "
+            f"settings per method at most ({', '.join(stages)}), "
+            f"{plural(self.seeds, 'split')}, {100 * self.validation_fraction:g} % of "
+            "the private records held out for validation. The winner's value is "
+            "optimistic, because the winner was chosen by it."
         )
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -268,7 +269,7 @@ class Tuning:
                 as_configured = self._score(trial)
         settings = describe_settings(winner.settings)
         for key in at_edge(self.grids[name], winner.settings):
-            settings += f"; {key} is at the edge of its list: widen it"
+            settings += f", {key} is at the edge of its list: widen it"
         return (
             find_method(name).label,
             self._score(winner),

@@ -185,5 +185,5 @@ def _died(process: SpawnProcess) -> TaskError:
         Exit.STOPPED,
         f"its process was ended {reason} from outside: often memory ran out, and fewer "
         "--jobs help; "
-        'a program of your own must start sweeps below `if __name__ == "__main__":`.',
+        'your program must start sweeps below `if __name__ == "__main__":`.',
     )

@@ -92,7 +92,7 @@ def orders_to_others_are_answered(patch: pytest.MonkeyPatch) -> None:
 
 @fails(
     f"{CLIENT_APP}::test_a_network_that_the_clients_own_settings_do_not_list_is_not_built",
-    red="+ it failed; the reason is in the client's own log",
+    red="+ it failed, and the reason is in the client's log",
     attack="10",
 )
 def any_network_is_built(patch: pytest.MonkeyPatch) -> None:

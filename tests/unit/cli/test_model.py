@@ -156,14 +156,14 @@ def test_what_cannot_be_classified(
     Path("empty").mkdir()
     Path("a.csv").write_text("text\nhello\n")
     expected = {
-        "none.npy": "there is no file or folder none.npy; give image files, folders of them, .npy or .npz",
+        "none.npy": "there is no file or folder none.npy. Give image files, folders of them, .npy or .npz",
         "wrong.npy": "this model takes uint8 images of shape (N, 8, 8, 1), not of shape (3, 9, 9, 1)",
-        "two.npz": "two.npz has arrays a, b; call the one to be classified x",
+        "two.npz": "two.npz has arrays a, b. Call the one to be classified x",
         "pickled.npy": "pickled.npy cannot be read",
         "damaged.npy": "damaged.npy cannot be read",
         "damaged.npz": "damaged.npz cannot be read",
         "damaged.png": "damaged.png cannot be read as an image",
-        "large.png": "large.png has 20×16 pixels, this model takes 8×8; --resize makes it fit",
+        "large.png": "large.png has 20×16 pixels, this model takes 8×8. --resize makes it fit",
         "empty": "there is not one image in empty",
         "a.csv": "a.csv: this model takes uint8 images",
     }
@@ -230,7 +230,7 @@ def test_no_run_an_unfinished_one_and_a_damaged_one(
     expected = {
         "nowhere": "holds no run (state.safetensors is missing)",
         "damaged": "is damaged",
-        "unfinished": "has finished 2 of 7 rounds; go on with `fedaux resume",
+        "unfinished": "has finished 2 of 7 rounds. Continue with `fedaux resume",
     }
     for name, message in expected.items():
         assert fedaux(monkeypatch, "export", tmp_path / name) == 5

@@ -1126,7 +1126,7 @@ def test_nothing_is_decided_that_nobody_has_proposed(tmp_path: Path) -> None:
         log_of(own).decide(plan.hash, "approved", "anna")
     assert str(caught.value) == (
         f"Cannot decide on '{plan.hash}': no plan has this id. `fedaux site pending` "
-        "lists them; the first 12 digits of one are enough."
+        "lists them. The first 12 digits of one are enough."
     )
     assert show(plan, own) == "pending"
 
@@ -1365,7 +1365,7 @@ def test_a_log_that_was_begun_anew_does_not_go_on_from_a_head_that_was_noted(
         show(plan, own)
         answer(under(plan, RELEASE), own)
     assert len(log.entries()) == 3 * 4  # more than were noted
-    with pytest.raises(LogError, match="does not go on from the head"):
+    with pytest.raises(LogError, match="does not continue from the head"):
         log.check_head(noted)
 
 
@@ -1377,7 +1377,7 @@ def test_what_is_no_head_is_none_of_this_log(vault: Path, noted: str) -> None:
     count, _, code = log.head.partition(":")
     assert count == "6"
     for text in (noted, noted + code):
-        with pytest.raises(LogError, match="does not go on from the head"):
+        with pytest.raises(LogError, match="does not continue from the head"):
             log.check_head(text)
     log.check_head(f"6:{code}")
 

@@ -58,16 +58,14 @@ class Case:
 
 
 ONLY_ITS_OWNER = "Only its owner can allow more, by federation.sends in site.toml."
-NOT_SECURE = "Cannot take part in a secure sum: federation.secure is false in this site's own settings."
-NOT_ALONE = (
-    "Cannot answer alone: this site takes part in secure sums only (federation.secure)."
-)
+NOT_SECURE = "Cannot take part in a secure sum: federation.secure is false in this site's settings."
+NOT_ALONE = "Cannot answer this order: this site takes part in secure sums only (federation.secure)."
 NOT_FEDAVG = (
-    "Cannot train with the method 'fedavg': this site's own settings say 'fedaux'. Its "
+    "Cannot train with the method 'fedavg': this site's settings have 'fedaux'. Its "
     "owner can set method in site.toml."
 )
 NO_HEAD = (
-    "Cannot send {} of features: neither method nor head_init of this site's own settings "
+    "Cannot send {} of features: neither method nor head_init of this site's settings "
     "computes a head from them."
 )
 SCAFFOLD = {"method": "scaffold", "head_init": "random"}
@@ -91,7 +89,7 @@ CASES = [
         "a release that is not listed",
         RELEASE,
         (
-            "Cannot send noisy sums: this site's own settings allow models, second "
+            "Cannot send noisy sums: this site's settings allow models, second "
             f"moments. {ONLY_ITS_OWNER}"
         ),
         {"sends": ["models", "second moments"]},
@@ -100,7 +98,7 @@ CASES = [
         "sums that are not listed",
         SUMS,
         (
-            "Cannot send second moments: this site's own settings allow sums. "
+            "Cannot send second moments: this site's settings allow sums. "
             f"{ONLY_ITS_OWNER}"
         ),
         {"sends": ["sums"]},
@@ -109,7 +107,7 @@ CASES = [
         "models that are not listed",
         TRAIN,
         (
-            "Cannot send models: this site's own settings allow noisy models. "
+            "Cannot send models: this site's settings allow noisy models. "
             f"{ONLY_ITS_OWNER}"
         ),
         {"sends": ["noisy models"]},
@@ -118,7 +116,7 @@ CASES = [
         "noisy models that are not listed",
         TRAIN,
         (
-            "Cannot send noisy models: this site's own settings allow models. "
+            "Cannot send noisy models: this site's settings allow models. "
             f"{ONLY_ITS_OWNER}"
         ),
         {"sends": ["models"]},
@@ -131,7 +129,7 @@ CASES = [
         "a plan for what is not listed",
         proposal(RELEASE, TRAIN),
         (
-            "Cannot send models: this site's own settings allow noisy sums. "
+            "Cannot send models: this site's settings allow noisy sums. "
             f"{ONLY_ITS_OWNER}"
         ),
         {"sends": ["noisy sums"]},
@@ -140,8 +138,8 @@ CASES = [
         "another scorer",
         replace(RELEASE, scorer="class-moments"),
         (
-            "Cannot release with the scorer 'class-moments': this site's own settings "
-            "say 'class-embedding'."
+            "Cannot release with the scorer 'class-moments': this site's settings have "
+            "'class-embedding'."
         ),
     ),
     Case(
@@ -163,13 +161,13 @@ CASES = [
     Case(
         "other options",
         replace(TRAIN, method_options='{"power": 2}'),
-        'Cannot train with the options {"power": 2}: this site\'s own settings say {}.',
+        'Cannot train with the options {"power": 2}: this site\'s settings have {}.',
     ),
     Case(
         "too many epochs",
         replace(TRAIN, epochs=4),
-        "Cannot train for 4 epochs in a round: this site allows 3. Its own setting "
-        "federation.max_epochs says how many.",
+        "Cannot train for 4 epochs in a round: this site allows 3. Its owner can "
+        "allow more by federation.max_epochs.",
         {"max_epochs": 2},
         {"local": {"epochs": 3}},
     ),
@@ -178,7 +176,7 @@ CASES = [
             f"{type(order).__name__} with other random features",
             replace(order, random_features=100_000),
             (
-                "Cannot use 100000 random features: this site's own settings say "
+                "Cannot use 100000 random features: this site's settings have "
                 "random_features = 0."
             ),
         )
@@ -188,14 +186,14 @@ CASES = [
         "arrays that the method does not have",
         replace(TRAIN, broadcast={"c": np.zeros(2, np.float32)}),
         (
-            "Cannot train: beside the model, FedAUX sends arrays of the shapes {}, and "
+            "Cannot train: next to the model, FedAUX sends arrays of the shapes {}, and "
             "the order has {'c': (2,)}."
         ),
     ),
     Case(
         "arrays that the method needs",
         replace(BY_SCAFFOLD, broadcast={"c": np.zeros(5, np.float32)}),
-        "Cannot train: beside the model, SCAFFOLD sends arrays of the shapes {'c': "
+        "Cannot train: next to the model, SCAFFOLD sends arrays of the shapes {'c': "
         "(6,)}, and the order has {'c': (5,)}.",
         {},
         SCAFFOLD,
@@ -204,7 +202,7 @@ CASES = [
         "a fit of its own in a secure sum",
         replace(TRAIN, client_fit={"x": np.zeros(2)}, sum=TERMS),
         (
-            "Cannot take a fit of one site's own in a secure sum: its sites must be "
+            "Cannot add a fit of one site to a secure sum: its sites must be "
             "asked the same."
         ),
         {"secure": True},
@@ -237,7 +235,7 @@ CASES = [
             f"{type(order).__name__} of another network",
             replace(order, prototype=OTHER),
             (
-                f"Cannot use the network {OTHER}: this site's own settings list "
+                f"Cannot use the network {OTHER}: this site's settings list "
                 f"{NETWORK.label}."
             ),
         )
@@ -247,7 +245,7 @@ CASES = [
         "a network of many letters",
         replace(RELEASE, prototype="x" * 10**5),
         (
-            f"Cannot use the network {'x' * 200}: this site's own settings list "
+            f"Cannot use the network {'x' * 200}: this site's settings list "
             f"{NETWORK.label}."
         ),
     ),
@@ -297,8 +295,8 @@ def test_a_site_that_does_not_say_what_may_leave_says_how(
     with pytest.raises(SettingsError) as caught:
         admit(order, own)
     assert str(caught.value) == (
-        "Cannot answer: site.toml does not say what may leave this site. Add sends to "
-        "its [federation]; for "
+        "Cannot answer: site.toml does not list what may leave this site. Add sends to "
+        "its [federation]. For "
         'method = \'fedaux\' that is sends = ["noisy sums", "second moments", "models"].'
     )
     assert refusal_of(caught.value) is Refusal.SETTINGS
@@ -318,7 +316,7 @@ def test_a_simulated_client_goes_by_its_method(tmp_path: Path) -> None:
     by_fedavg = replace(simulated, config=replace(simulated.config, method="fedavg"))
     with pytest.raises(
         OrderError,
-        match="Cannot send noisy sums: this site's own settings allow second moments",
+        match="Cannot send noisy sums: this site's settings allow second moments",
     ):
         admit(RELEASE, by_fedavg)
 
@@ -355,7 +353,7 @@ def test_random_features_of_the_sites_own_number_are_admitted(tmp_path: Path) ->
         admit(replace(order, random_features=8), own)
         with pytest.raises(
             OrderError,
-            match="Cannot use 0 random features: this site's own settings say",
+            match="Cannot use 0 random features: this site's settings have",
         ):
             admit(order, own)
 

@@ -616,7 +616,7 @@ def test_a_site_that_cannot_compute_its_sums_adds_nothing_and_the_server_is_not_
         ({"sites": NAMES[1:]}, "takes no part"),
         ({"sites": [*NAMES[:5], NAMES[0]]}, "different names"),
         ({"sites": [*NAMES[:5], 7]}, "different names"),
-        ({"sites": NAMES[:2], "threshold": 2}, "protects nobody|3 to 300"),
+        ({"sites": NAMES[:2], "threshold": 2}, "protects no one|3 to 300"),
     ],
 )
 def test_terms_that_the_site_does_not_accept(
@@ -638,10 +638,10 @@ def test_terms_that_the_site_does_not_accept(
 @pytest.mark.parametrize(
     ("config", "changes", "reason"),
     [
-        (SUMS, {"scale": 1000.0}, "do all sites have the same privacy settings"),
-        (MODELS, {"scale": 1000.0}, "do all sites have the same privacy settings"),
-        (RELEASES, {"scale": 0.0}, "do all sites have the same privacy settings"),
-        (RELEASES, {"scale": 1000.0}, "do all sites have the same privacy settings"),
+        (SUMS, {"scale": 1000.0}, "Do all sites have the same privacy settings"),
+        (MODELS, {"scale": 1000.0}, "Do all sites have the same privacy settings"),
+        (RELEASES, {"scale": 0.0}, "Do all sites have the same privacy settings"),
+        (RELEASES, {"scale": 1000.0}, "Do all sites have the same privacy settings"),
         (
             RELEASES,
             {"length": 49},
@@ -716,12 +716,12 @@ OTHER_NETWORK = (PrototypeSpec.of("mlp", hidden=9, features=8),)
         (
             RELEASES,
             privacy(RELEASES, epsilon=0.5),
-            "do all sites have the same privacy settings",
+            "Do all sites have the same privacy settings",
         ),
         (
             RELEASES,
             privacy(RELEASES, epsilon=4.0),
-            "do all sites have the same privacy settings",
+            "Do all sites have the same privacy settings",
         ),
     ],
 )

@@ -125,7 +125,7 @@ def other(**changes: Any) -> Config:
         (other(aux=AuxConfig(limit=99)), "D_distill here has the hash"),
         (
             other(teachers=TeachersConfig()),
-            "its own settings say teachers.run_on = 'server'",
+            "Its settings have teachers.run_on = 'server'",
         ),
         (
             other(privacy=replace(CONFIG.privacy, scorer="logistic")),

@@ -14,9 +14,9 @@ CHECKS = [
     ("distill.lr=0", "distill.lr must be above 0"),
     ("teachers.weights=odd", "did you mean 'odds'?"),
     ("distill.lr=inf", "distill.lr must be above 0"),
-    ("teachers.weights=certain", "choose from odds, certainty"),
+    ("teachers.weights=certain", "Choose from odds, certainty"),
     ("distill.steps=-1", "distill.steps must be at least 0"),
-    ("teachers.run_on=nobody", "choose from server, clients"),
+    ("teachers.run_on=nobody", "Choose from server, clients"),
     ("teachers.examples=-1", "teachers.examples must be at least 0, not -1"),
 ]
 

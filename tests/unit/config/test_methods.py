@@ -242,7 +242,7 @@ def test_a_row_of_ones_own_works_as_a_name_does(name: str) -> None:
             r"unknown Method of module 'own_methods' 'hal' \(did you mean 'half'\?\)",
         ),
         ("own_methods:number", {}, "unknown Method of module 'own_methods' 'number'"),
-        ("no_such:thing", {}, "no module 'no_such'; is its folder on PYTHONPATH"),
+        ("no_such:thing", {}, "no module 'no_such'. Is its folder on PYTHONPATH"),
         ("own_methods:lost", {}, "unknown class of module 'own_methods' 'Fast'"),
         (
             "own_methods:odd",
@@ -262,7 +262,7 @@ def test_a_row_of_ones_own_works_as_a_name_does(name: str) -> None:
         (
             "fedavgm",
             {"momentum": 0.5},
-            "choose from method_options.beta, method_options.server_lr",
+            "Choose from method_options.beta, method_options.server_lr",
         ),
         (
             "fedavgm",

@@ -69,13 +69,13 @@ def test_a_wrong_key_names_itself_the_nearest_and_the_allowed(key: str) -> None:
     message = str(caught.value)
     assert f"unknown key {wrong!r}" in message
     assert f"did you mean {key!r}?" in message
-    assert all(name in message.partition("choose from")[2] for name in siblings)
+    assert all(name in message.partition("Choose from")[2] for name in siblings)
 
 
 def test_a_wrong_table_is_named_too() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"unknown key 'locale' \(did you mean 'local'\?\); choose from method, method_options, rounds",
+        match=r"unknown key 'locale' \(did you mean 'local'\?\). Choose from method, method_options, rounds",
     ):
         Config.from_dict({"locale": {"lr": 1.0}})
 
@@ -133,8 +133,8 @@ def test_options_of_an_impossible_type_are_a_config_error(
     [
         ("size", "unknown key 'size'"),
         ("data.size", "If size is an option of the source, write data.options.size."),
-        ("lr", "there is no key lr; there is pretrain.lr and local.lr and distill.lr"),
-        ("data.epsilon", "there is no key data.epsilon; there is privacy.epsilon"),
+        ("lr", "there is no key lr. There is pretrain.lr and local.lr and distill.lr"),
+        ("data.epsilon", "there is no key data.epsilon. There is privacy.epsilon"),
         ("local.learning_rate", "unknown key 'local.learning_rate'"),
     ],
 )

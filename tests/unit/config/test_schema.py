@@ -209,7 +209,7 @@ CHECKS = [
     ("data=3", "data must be a table: write [data] and its settings below"),
     ("local.lr", "--set 'local.lr' is not of the form key=value"),
     ("rounds.more=1", "rounds must be a whole number, not {'more': 1}"),
-    ("method=fed", "choose from private-head, fedavg, fedprox, feddf, fedbe, fedavg+p"),
+    ("method=fed", "Choose from private-head, fedavg, fedprox, feddf, fedbe, fedavg+p"),
 ]
 
 
@@ -224,7 +224,7 @@ def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"there is no config file .*none\.toml; `fedaux demo`"
+        ConfigError, match=r"there is no config file .*none\.toml. `fedaux demo`"
     ):
         Config.load(tmp_path / "none.toml")
 

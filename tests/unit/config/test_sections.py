@@ -42,12 +42,12 @@ CHECKS = [
     (
         "privacy.scorer=mean",
         (
-            "unknown privacy.scorer 'mean'; choose from class-embedding, "
+            "unknown privacy.scorer 'mean'. Choose from class-embedding, "
             "class-moments, logistic"
         ),
     ),
-    ("privacy.adjacency=add", "choose from replace-one, add-remove"),
-    ("privacy.calibration=mine", "choose from opendp, analytic"),
+    ("privacy.adjacency=add", "Choose from replace-one, add-remove"),
+    ("privacy.calibration=mine", "Choose from opendp, analytic"),
     ("privacy.epsilon=0", "privacy.epsilon must be above 0, not 0.0"),
     ("privacy.epsilon=inf", "privacy.epsilon must be above 0, not inf"),
     ("privacy.adjacency=add-remove", "'add-remove' needs privacy.declared_records"),
@@ -59,9 +59,9 @@ CHECKS = [
     ("privacy.ridge=0", "privacy.ridge must be at least 1e-6"),
     (
         "privacy.scorer=clas-embedding",
-        "choose from class-embedding, class-moments, logistic",
+        "Choose from class-embedding, class-moments, logistic",
     ),
-    ("data.partition=random", "choose from dirichlet, shards, iid"),
+    ("data.partition=random", "Choose from dirichlet, shards, iid"),
 ]
 
 

@@ -38,12 +38,12 @@ def test_a_function_by_its_name(module: str) -> None:
     [
         (
             "no_such_module:make",
-            r"thing 'no_such_module:make': no module 'no_such_module'; .*PYTHONPATH",
+            r"thing 'no_such_module:make': no module 'no_such_module'. .*PYTHONPATH",
         ),
         ("my_functions.room:make", r"no module 'my_functions\.room'"),
         (
             "my_functions:mak",
-            r"unknown function of module 'my_functions' 'mak' \(did you mean 'make'\?\); choose from make$",
+            r"unknown function of module 'my_functions' 'mak' \(did you mean 'make'\?\). Choose from make$",
         ),
         ("my_functions:number", "unknown function of module 'my_functions' 'number'"),
         ("my_functions:", "is not of the form module:function"),
@@ -113,10 +113,10 @@ def test_exit_codes_are_a_promise_to_scripts() -> None:
 def test_an_unknown_name_comes_with_the_nearest_and_all_allowed() -> None:
     near = str(unknown_name("norm", "bacth", ["batch", "group"]))
     assert (
-        near == "unknown norm 'bacth' (did you mean 'batch'?); choose from batch, group"
+        near == "unknown norm 'bacth' (did you mean 'batch'?). Choose from batch, group"
     )
     assert "did you mean" not in str(unknown_name("norm", "xyz", ["batch"]))
-    assert str(unknown_name("norm", "x", iter([]))).endswith("choose from none at all")
+    assert str(unknown_name("norm", "x", iter([]))).endswith("Choose from none at all")
 
 
 def test_what_fails_in_a_users_function_is_said_to_be_theirs() -> None:

@@ -146,7 +146,7 @@ def test_a_record_without_a_label_is_named(datasets: Any) -> None:
     """It became a class of its own, called nothing."""
     with pytest.raises(
         RecordsError,
-        match="record 1 of the dataset has no label; take such records out",
+        match=r"record 1 of the dataset has no label\. Take such records out",
     ):
         from_huggingface(
             datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, None]})
@@ -241,7 +241,7 @@ def test_what_a_record_is_must_be_known_at_a_site(
             match=r"the column 'x' is .*options = \{shape = 5\} for numbers",
         ):
             read(unknown, [])
-    with pytest.raises(ConfigError, match="which does not say what shape a record has"):
+    with pytest.raises(ConfigError, match="which does not state the shape of a record"):
         read(datasets.Image(), [Image.fromarray(X[0])])
     assert read(
         datasets.Image(), [Image.fromarray(X[0]), None], size=3, mode="L"

@@ -234,12 +234,12 @@ def test_persons_that_do_not_fit(tmp_path: Path) -> None:
         records(site("npy", tmp_path, person="patient"))
     with pytest.raises(
         FileNotFoundError,
-        match=r"nurse\.npy is missing; data\.person = 'nurse' names it",
+        match=r"nurse\.npy is missing, but data\.person = 'nurse' names it",
     ):
         records(site("npy", tmp_path, person="nurse"))
     with pytest.raises(
         ValueError,
-        match=r"has no array nurse but x, y, patient; data\.person must be one of them",
+        match=r"has no array nurse but x, y, patient. Set data\.person to one of them",
     ):
         records(
             site("npz", write_arrays("npz", tmp_path, [0, 1], [1, 2]), person="nurse")
@@ -308,7 +308,7 @@ def test_rows_of_a_site_are_numbers_images_or_texts(tmp_path: Path) -> None:
     ):
         np.save(tmp_path / "x.npy", rows)
         with pytest.raises(
-            RecordsError, match="save numbers, uint8 images or a list of texts"
+            RecordsError, match="Save numbers, uint8 images or a list of texts"
         ):
             read_private(site("npy", tmp_path).data, CLASSES)
 
@@ -420,7 +420,7 @@ def test_strange_objects_are_not_made_and_leave_the_others(
 @pytest.mark.parametrize(
     ("labels", "problem"),
     [
-        (np.array([0.0, 1.0, 2.0]), "its values are float64; save y.astype"),
+        (np.array([0.0, 1.0, 2.0]), "its values are float64. Save y.astype"),
         (np.array([0, -1, 2]), "row 1 has -1"),
         (np.array([0, 1]), "it has 2 labels"),
     ],

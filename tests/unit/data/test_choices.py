@@ -94,7 +94,7 @@ def test_parts_of_a_data_set_are_written_down(tmp_path: Path) -> None:
 def test_what_cannot_be_a_start_is_named(tmp_path: Path) -> None:
     private, public = folders(tmp_path)
     with pytest.raises(
-        FileNotFoundError, match="nowhere is missing; it is part of public images"
+        FileNotFoundError, match=r"nowhere is missing\. It is part of public images"
     ):
         choose_for_images(private, tmp_path / "nowhere", 3)
     with pytest.raises(ValueError, match="at least two classes, not 0"):

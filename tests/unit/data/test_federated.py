@@ -197,7 +197,7 @@ def test_the_servers_test_data_are_declared_alike(tmp_path: Path) -> None:
 
     found = public("fine", "none\ncold\nflu\naids")
     assert (found.test.labels.tolist(), found.classes) == ([0, 2, 1], CLASSES)
-    told = "labels aids are not among the declared classes flu, cold, none; declare them in data.classes"
+    told = "labels aids are not among the declared classes flu, cold, none. Declare them in data.classes"
     with pytest.raises(ValueError, match=re.escape(told)):
         public("strange", "none\nflu\naids")
 
@@ -337,7 +337,7 @@ def test_what_reads_each_record_alone_may_be_private(
 ) -> None:
     told = (
         r"data\.source = 'cifar10' reads a published data set as a whole"
-        r".*with npy, npz, .*, or with a function of your"
+        r".*with npy, npz, .*, or with your function"
     )
     with pytest.raises(ConfigError, match=told):
         open_private(site("cifar10", tmp_path), "a")

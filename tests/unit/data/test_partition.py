@@ -190,11 +190,11 @@ def test_shards_of_one_class_are_not_cut_in_file_order():
     [
         ("dirichlet", 3, 0.0, 1, "alpha must lie between"),
         ("dirichlet", 3, float("nan"), 1, "alpha must lie between"),
-        ("dirichlet", 11, 1.0, 1, "use between 1 and 10"),
-        ("iid", 0, 1.0, 1, "use between 1 and 10"),
+        ("dirichlet", 11, 1.0, 1, "Use between 1 and 10"),
+        ("iid", 0, 1.0, 1, "Use between 1 and 10"),
         ("shards", 4, 1.0, 3, "cannot make 12 shards"),
         ("shards", 4, 1.0, 0, "at least one shard"),
-        ("dirichlett", 3, 1.0, 1, "choose one of: dirichlet, shards, iid"),
+        ("dirichlett", 3, 1.0, 1, "Choose one of: dirichlet, shards, iid"),
     ],
 )
 def test_errors_say_what_to_do(kind, clients, alpha, per_client, message):
@@ -213,7 +213,7 @@ def test_a_fifth_is_negatives_and_nothing_is_lost():
 @given(size=st.integers(2, 400), share=st.floats(0.01, 0.99), seed=st.integers(0, 99))
 def test_disjoint_or_refused(size, share, seed):
     if not 0 < round(share * size) < size:
-        with pytest.raises(ValueError, match="give more auxiliary data"):
+        with pytest.raises(ValueError, match="Give more auxiliary data"):
             AuxSplit.draw(size, share, np.random.default_rng(seed))
     else:
         split = AuxSplit.draw(size, share, np.random.default_rng(seed))

@@ -98,7 +98,7 @@ IMAGES = np.zeros((2, 8, 8, 1), np.uint8)
         (
             RecordSpec("image", (8, 8, 1)),
             IMAGES[0],
-            r"not of shape \(8, 8, 1\); a single record x goes in as x\[None\]",
+            r"not of shape \(8, 8, 1\). A single record x goes in as x\[None\]",
         ),
         (
             RecordSpec("image", (8, 8, 1)),
@@ -123,8 +123,8 @@ IMAGES = np.zeros((2, 8, 8, 1), np.uint8)
             "record 0 has a number that is missing, infinite or beyond float32",
         ),
         (RecordSpec("numbers", (2,)), [["a", "b"]], "takes numbers, not <U1"),
-        (RecordSpec("text"), "one text", r"a single text goes in as \[text\]"),
-        (RecordSpec("text"), ["a", 3], "record 1 is a int"),
+        (RecordSpec("text"), "one text", r"A single text goes in as \[text\]"),
+        (RecordSpec("text"), ["a", 3], "Record 1 is a int"),
     ],
 )
 def test_records_that_do_not_fit(

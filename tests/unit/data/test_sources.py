@@ -72,13 +72,13 @@ def test_a_function_of_ones_own():
             "my_hospital:nothing",
             {},
             ValueError,
-            "returned list; return a fedaux.data.records.Corpus",
+            "returned list. Return a fedaux.data.records.Corpus",
         ),
         (
             "my_hospital:number",
             {},
             UnknownNameError,
-            "unknown function of module 'my_hospital' 'number'; choose from .*scans",
+            "unknown function of module 'my_hospital' 'number'. Choose from .*scans",
         ),
         (
             "my_hospital:scan",
@@ -90,14 +90,14 @@ def test_a_function_of_ones_own():
             "no_such_module:scans",
             {},
             UnknownNameError,
-            "no module 'no_such_module'; is its folder on PYTHONPATH",
+            "no module 'no_such_module'. Is its folder on PYTHONPATH",
         ),
         ("my_hospital:scans", {}, ValueError, "missing a required argument: 'path'"),
         (
             "my_hospital:scans",
             {"path": "a", "row": 1},
             ValueError,
-            r"unexpected keyword argument 'row'; it takes \(path",
+            r"unexpected keyword argument 'row'. It takes \(path",
         ),
         ("digits", {"path": "a"}, ValueError, "unexpected keyword argument 'path'"),
         ("cifar1O", {}, ValueError, "did you mean 'cifar10'"),
@@ -105,7 +105,7 @@ def test_a_function_of_ones_own():
             "zzz",
             {},
             ValueError,
-            "choose from .*cifar10, cifar100, .*csv, .*module:function",
+            "Choose from .*cifar10, cifar100, .*csv, .*module:function",
         ),
     ],
 )
@@ -131,7 +131,7 @@ def test_register(monkeypatch):
 @pytest.mark.parametrize("name", sorted(set(SOURCES) - {"digits", "schema", "table"}))
 def test_a_missing_file_is_named(name, tmp_path):
     with pytest.raises(
-        FileNotFoundError, match=r"nowhere.* is missing; it is part of .+ check `path`"
+        FileNotFoundError, match=r"nowhere.* is missing. It is part of .+ check `path`"
     ):
         open_source(name, tmp_path / "nowhere")
 

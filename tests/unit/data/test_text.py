@@ -120,7 +120,7 @@ def test_errors_name_the_column_the_record_and_the_file(tmp_path):
     file = write_csv(tmp_path / "a.csv")
     with pytest.raises(
         ValueError,
-        match=r"record 0: nothing in body, there is label, text; name the columns",
+        match=r"record 0: nothing in body, there is label, text. Name the columns",
     ):
         open_source("csv", file, text="body")
     file.write_text("label,text\n1,fine\n2\n")
@@ -158,7 +158,7 @@ def test_a_column_that_is_not_there(tmp_path: Path, kind: str) -> None:
     file = write_table(kind, tmp_path, [Row("flu")])
     with pytest.raises(
         ValueError,
-        match="has no column patient, there is label, text, person; name the columns",
+        match=r"has no column patient, there is label, text, person\. Name the columns",
     ):
         records(site(kind, file, person="patient"))
     with pytest.raises(ValueError, match="has no column diagnosis"):

@@ -120,7 +120,7 @@ def test_settings_that_cannot_be_read(site: Path) -> None:
 
 
 def test_a_known_seed_is_a_problem(config: Config) -> None:
-    whole = "models WITHOUT noise; all noise together costs at most ε = 1, ever"
+    whole = "models WITHOUT noise. All noise together costs at most ε = 1, ever"
     fine(
         checks.check_privacy(config),
         f"what leaves: noisy sums at ε = 1, δ = 1e-05 and {whole}",
@@ -136,7 +136,7 @@ def test_a_known_seed_is_a_problem(config: Config) -> None:
     federation = replace(config.federation, sends=("noisy sums", "noisy models"))
     trained = PrivacyConfig(epsilon=0.5, epsilon_total=2, private_training=True)
     private = replace(config, privacy=trained, federation=federation)
-    total = "noisy models within a total of ε = 2, δ = 1e-05; all noise together costs at most ε = 2, ever"
+    total = "noisy models within a total of ε = 2, δ = 1e-05. All noise together costs at most ε = 2, ever"
     fine(checks.check_privacy(private), total)
     seeded = replace(config, privacy=PrivacyConfig(unsafe_seed=0))
     problem(checks.check_privacy(seeded), "known seed", "delete privacy.unsafe_seed")
@@ -159,7 +159,7 @@ def test_what_may_leave_is_what_the_method_here_and_at_the_server_needs(
     )
     line = 'write sends = ["noisy sums", "models"] in [federation]'
     problem(
-        found("fedaux"), "does not say what may leave, so every order is refused", line
+        found("fedaux"), "does not list what may leave, so every order is refused", line
     )
     problem(
         found("fedaux", "models"),
@@ -352,7 +352,7 @@ def test_labels_that_are_not_declared(site: Path, records: Path) -> None:
     count, found = look(site, "npy", "of berlin", "ab")
     assert (count, found.ok, found.remedy) == (4, True, "")
     assert found.detail == (
-        "4 records of 1 of 2 classes; 2 have a label that is missing or not declared: "
+        "4 records of 1 of 2 classes, but 2 have a label that is missing or not declared: "
         "they count, but teach nothing"
     )
     (records / "classes.txt").write_text("A\nB\nC")
@@ -370,13 +370,13 @@ def test_persons_and_the_records_beyond_their_cap(site: Path, records: Path) -> 
         found = look(site, "npy", "of berlin", "ab", "patient", cap)[1]
         assert found.ok
         assert found.detail.endswith(
-            f"3 persons; records beyond privacy.max_records_per_person = {cap} and "
+            f"3 persons, records beyond privacy.max_records_per_person = {cap} and "
             f"left out: {left}"
         )
     save(records, [0, 1, 0], ["", "", ""])
     problem(
         look(site, "npy", "of berlin", "ab", "patient", 2)[1],
-        "1 person; records",
+        "1 person, records",
         "see data.person",
     )
     problem(

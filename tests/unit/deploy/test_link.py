@@ -88,7 +88,7 @@ def test_regions_by_name_with_what_each_is_asked_for(run: Path) -> None:
     assert found.problems == (
         (
             "not connected: 2of3 (offline), 3of3 (unregistered). The log of flwr run "
-            "there says why."
+            "there has the reason."
         ),
     )
     assert [
@@ -105,7 +105,7 @@ def test_regions_by_name_with_what_each_is_asked_for(run: Path) -> None:
 def test_a_run_that_waits_too_long_says_for_which_region(run: Path) -> None:
     (problem,) = read(run).problems
     assert (
-        "not answered: 2of3 (offline), 3of3 (unregistered). Look at the log of flwr "
+        "Not answered: 2of3 (offline), 3of3 (unregistered). Look at the log of flwr "
         "run there." in problem
     )
 
@@ -113,7 +113,7 @@ def test_a_run_that_waits_too_long_says_for_which_region(run: Path) -> None:
 def test_a_run_that_was_killed_goes_on_with_the_same_command(run: Path) -> None:
     os.utime(run / STATUS_FILE, (NOW - 120, NOW - 120))
     problem = read(run).problems[0]
-    assert problem.endswith("The same command goes on with it.")
+    assert problem.endswith("The same command continues it.")
 
 
 def test_a_folder_without_regions_is_no_merging_servers(run: Path) -> None:

@@ -195,7 +195,7 @@ def test_a_site_leaves(folder: Path) -> None:
         DeployError, match=r"sites/berlin is there already, .* Move it away"
     ):
         add_site(folder, "berlin", link)
-    with pytest.raises(DeployError, match="there is no site berlin; there are paris"):
+    with pytest.raises(DeployError, match=r"there is no site berlin\. There are paris"):
         remove_site(folder, "berlin", link)
     with pytest.raises(DeployError, match="the only site"):
         remove_site(folder, "paris", link)

@@ -99,7 +99,7 @@ def test_a_port_that_is_taken_and_a_package_that_is_missing(
         taken.listen()
         port = taken.getsockname()[1]
         with (
-            pytest.raises(DeployError, match="choose another --port"),
+            pytest.raises(DeployError, match="Choose another --port"),
             serve_metrics(lambda: RUNNING, "127.0.0.1", port),
         ):
             pass

@@ -108,7 +108,7 @@ def test_a_run_that_goes_on_is_attended_and_no_second_one_started(status: str) -
     runs, said, shown = control(flower)
     assert runs.main(WORDS) == 0
     assert flower.started == 0
-    assert "run 7 goes on" in said[0]
+    assert "run 7 continues" in said[0]
     assert shown == ["round 1\n"]
 
 
@@ -119,7 +119,7 @@ def test_a_restart_of_the_server_is_waited_for_and_no_line_is_shown_twice() -> N
     assert runs.main(WORDS) == 0
     assert shown == ["round 1\n", "round 2\n", "round 3\n"]
     assert flower.started == 1
-    assert said == ["the server does not answer; waiting for it"]
+    assert said == ["the server does not answer, waiting for it"]
 
 
 def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do(
@@ -157,5 +157,5 @@ def test_who_interrupts_it_is_told_that_the_run_goes_on() -> None:
 
     runs, said, _ = control(Flower(""), follow=interrupted)
     assert runs.main(WORDS) == Exit.STOPPED
-    assert "run 7 goes on" in said[0]
+    assert "run 7 continues" in said[0]
     assert "flwr stop 7 fedaux" in said[0]

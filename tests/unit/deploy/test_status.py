@@ -137,7 +137,7 @@ def test_a_run_that_goes_on(server: Path) -> None:
     found = read(server)
     assert (found.state, found.link) == ("running", True)
     assert found.problems == (
-        "not connected: paris (registered). The log of supernode.sh there says why.",
+        "not connected: paris (registered). The log of supernode.sh there has the reason.",
     )
     assert read(server, link=Link(known=ONLINE)).problems == ()
     assert (found.round, found.phase, found.silence, found.stuck_after) == (
@@ -194,7 +194,7 @@ def test_one_without_progress_is_stuck_and_who_is_waited_for_is_named(
     found = read(server, START + 401)
     assert found.state == "stuck"
     assert (
-        "no sign of progress for 6:11, in the phase train; not answered: paris "
+        "no sign of progress for 6:11, in the phase train. Not answered: paris "
         "(registered)" in found.problems[0]
     )
     assert read(server, START + 330).state == "running"
@@ -212,7 +212,7 @@ def test_a_process_that_was_killed_has_failed_unless_it_was_told_to_stop(
     found = read(server, START + 91)
     assert found.state == "failed"
     assert "has failed after round 1: the server's process is gone" in found.problems[0]
-    assert "run.sh goes on with it" in found.problems[0]
+    assert "run.sh continues it" in found.problems[0]
     stopped = FlowerRun(7, "finished:stopped", "", iso(START - 5))
     found = read(server, START + 91, Link(run=stopped))
     assert (found.state, found.flower_run) == ("stopped", 7)
@@ -276,7 +276,7 @@ def test_a_run_that_has_not_begun_or_never_did(server: Path, before: bool) -> No
 def test_a_second_run_that_was_refused_does_not_hide_the_first(server: Path) -> None:
     store(server, record(server), alive=START + 45)
     refused = FlowerRun(
-        9, "finished:failed", "belongs to a run that goes on", iso(START + 41)
+        9, "finished:failed", "belongs to a run that is not finished", iso(START + 41)
     )
     found = read(server, START + 50, Link(known=ONLINE, run=refused))
     assert (found.state, found.phase, found.problems) == ("running", "train", ())
@@ -291,7 +291,7 @@ def test_sites_that_are_offline_are_named_unless_the_run_is_finished(
     if state != "running":
         status.end(state, "", START + 35)  # type: ignore[arg-type]
     store(server, status)
-    named = "not connected: berlin (offline), paris (offline). The log of supernode.sh there says why."
+    named = "not connected: berlin (offline), paris (offline). The log of supernode.sh there has the reason."
     assert named in read(server, link=Link(known=gone)).problems
     status.end("finished", "", START + 35)
     store(server, status)
@@ -333,7 +333,7 @@ def test_sites_without_a_key_and_keys_without_a_site(server: Path) -> None:
     assert found.problems == (
         (
             "not connected: rome (offline), oslo (offline). The log of supernode.sh "
-            "there says why."
+            "there has the reason."
         ),
     )
     connections = {
@@ -406,7 +406,7 @@ def test_the_panel_has_all_that_is_known() -> None:
     assert lines[0] == "FedAUX"
     assert lines[1:6] == [
         "run running: round 2 of 5, train for 1:05",
-        "progress 10 s ago; stuck after 5:00",
+        "progress 10 s ago, stuck after 5:00",
         "last round train 9.5 s, distil 0.2 s",
         "all rounds train 19.5 s, distil 0.5 s",
         "arrays 2.5 MB sent, 840 kB received",

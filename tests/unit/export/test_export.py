@@ -204,7 +204,7 @@ def test_text_brings_its_tokenizer(
     for name, message in (
         ("t.jsonl", "nothing in body, there is words"),
         ("damaged.jsonl", "damaged.jsonl cannot be read"),
-        ("x.npy", "this model takes a list of texts; give .csv"),
+        ("x.npy", "this model takes a list of texts. Give .csv"),
     ):
         assert fedaux(monkeypatch, "predict", folder, tmp_path / name) == 4
         assert message in paragraph(capsys.readouterr().err)

@@ -106,7 +106,7 @@ def cut(folder: Path) -> None:
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no card": (
         lambda f: (f / "card.json").unlink(),
-        "holds no model (card.json is missing); `fedaux export RUN`",
+        "holds no model (card.json is missing). `fedaux export RUN`",
     ),
     "no folder": (shutil.rmtree, "holds no model"),
     "no JSON": (lambda f: (f / "card.json").write_text("{"), "card.json is damaged"),
@@ -149,7 +149,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
             ),
         ),
         (
-            "prototype 'no_such_module:network': no module 'no_such_module'; is its "
+            "prototype 'no_such_module:network': no module 'no_such_module'. Is its "
             "folder on PYTHONPATH?"
         ),
     ),
@@ -193,7 +193,7 @@ def test_a_run_that_was_not_exported(tmp_path: Path) -> None:
     made = finished_run(tmp_path)
     with pytest.raises(
         ModelError,
-        match="is a run that was not exported yet; do so with `fedaux export",
+        match=r"is a run that was not exported yet\. Do so with `fedaux export",
     ):
         Model.from_pretrained(made.folder)
 
@@ -221,7 +221,8 @@ def test_a_network_of_the_user_s_own(
     monkeypatch.undo()
     sys.modules.pop("own_network_of_test")
     with pytest.raises(
-        ModelError, match="no module 'own_network_of_test'; is its folder on PYTHONPATH"
+        ModelError,
+        match=r"no module 'own_network_of_test'\. Is its folder on PYTHONPATH",
     ):
         Model.from_pretrained(folder)
 

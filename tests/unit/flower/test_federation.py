@@ -125,7 +125,7 @@ def test_replies_stream_and_are_dropped() -> None:
         ("raise", "error 2: MemoryError: out of memory"),
         (
             "nan",
-            "its weights should be 'parameters': finite numbers; it is float32(6,)",
+            "its weights should be 'parameters': finite numbers, but it is float32(6,)",
         ),
         ("impostor", "answers for 'somebody else'"),
         ("refuse", "its privacy budget does not allow it"),
@@ -249,7 +249,7 @@ def test_a_reply_to_an_earlier_round_is_not_used_again() -> None:
             return Message(old, reply_to=message)
 
     found = ask(clients(1, Replaying))
-    assert found["c00"] == Failure("c00", "its round should be 2; it is 1")
+    assert found["c00"] == Failure("c00", "its round should be 2, but it is 1")
 
     class Haunted(InProcessGrid):
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:

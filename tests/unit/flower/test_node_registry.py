@@ -70,7 +70,7 @@ def test_nodes_say_whom_they_speak_for_and_may_speak_for_several() -> None:
             answer("paris", classes=["dog", "cat"]),
             "its classes are ['dog', 'cat'], here they are ['cat', 'dog']",
         ),
-        (answer("paris", classes=["cat", "dog", "cow"]), "declare data.classes alike"),
+        (answer("paris", classes=["cat", "dog", "cow"]), "Declare data.classes alike"),
         (
             answer("paris", classes=["cat"]),
             "its classes are ['cat'], here they are ['cat', 'dog']",
@@ -187,7 +187,7 @@ def test_waiting_ends_with_enough_clients_or_says_who_is_missing(
     assert list(found.wait_for_clients(0.05, minimum=1)) == ["berlin"]
     with pytest.raises(
         MissingSitesError,
-        match=r"1 of 2 clients connected within 0\.05 s.*missing: paris",
+        match=r"1 of 2 clients connected within 0\.05 s.*Missing: paris",
     ):
         found.wait_for_clients(0.05, minimum=2)
     assert told.count("sites connected: 1/2") == 2

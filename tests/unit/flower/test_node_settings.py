@@ -51,7 +51,7 @@ def test_a_real_node_never_takes_its_settings_from_the_run(
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(
         SettingsError,
-        match="no settings of its own: start its SuperNode with --node-config",
+        match=r"no settings\. Start its SuperNode with --node-config",
     ):
         open_site(asked)
     monkeypatch.setitem(

@@ -143,10 +143,10 @@ def changed(**facts: Any) -> RecordDict:
 @pytest.mark.parametrize(
     ("content", "fragment"),
     [
-        (RecordDict(), "no fedaux record; is the other side running fedaux?"),
+        (RecordDict(), "no fedaux record. Is the other side running fedaux?"),
         (
             changed(version=0),
-            f"has version 0, this side speaks {MESSAGE_VERSION}; upgrade the older one",
+            f"has version 0, this side speaks {MESSAGE_VERSION}. Upgrade the older one",
         ),
         (changed(version=None), "has version None"),
         (changed(version=True), "has version True"),
@@ -308,12 +308,12 @@ def test_the_fields_of_an_order_are_checked_when_it_is_read() -> None:
     content["fedaux"]["lr"] = float("nan")  # type: ignore[index]
     with pytest.raises(
         OrderError,
-        match=r"TrainOrder\.lr must be a number from 1e-30 to 1e\+30; it is nan",
+        match=r"TrainOrder\.lr must be a number from 1e-30 to 1e\+30, but it is nan",
     ):
         deserialize(TrainOrder, content)
     content = serialize(sums_order(width=0))
     with pytest.raises(
         OrderError,
-        match=r"SumsOrder\.width must be an integer from 1 to 1048576; it is 0",
+        match=r"SumsOrder\.width must be an integer from 1 to 1048576, but it is 0",
     ):
         deserialize(SumsOrder, content)

@@ -96,7 +96,7 @@ def public(**changes: Any) -> PrepareOrder:
     [
         (
             public(basis=np.zeros((3, 2), np.int64)),
-            r"public must be 'basis': an array of float32; it is int64\(3, 2\)",
+            r"public must be 'basis': an array of float32, but it is int64\(3, 2\)",
         ),
         (public(basis=np.zeros((3, 2), ">f4")), "it is >f4"),
         (public(basis=np.zeros((4, 2), np.float32)), r"of shape \(H, k\) with H = 3"),
@@ -124,7 +124,7 @@ def public(**changes: Any) -> PrepareOrder:
         (train_order(weights={}), "must be arrays parameters, buffers, counters"),
         (
             train_order(weights={"parameters": np.zeros(6)}),
-            "float32 or float16; it is float64",
+            "float32 or float16, but it is float64",
         ),
         (train_order(teaching="[1]"), "teaching must be a JSON object of at most"),
         (

@@ -146,5 +146,5 @@ def test_tied_and_temporary_tensors() -> None:
 
 
 def test_double_precision_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"call \.float\(\)"):
+    with pytest.raises(ValueError, match=r"Call \.float\(\)"):
         flatten_state(nn.Linear(2, 2).double())

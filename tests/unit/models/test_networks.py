@@ -131,6 +131,6 @@ def test_make_norm_knows_three_kinds() -> None:
         nn.Identity,
     ]
     with pytest.raises(
-        ValueError, match=r"did you mean 'batch'.*choose from batch, group, none"
+        ValueError, match=r"did you mean 'batch'.*Choose from batch, group, none"
     ):
         make_norm("bacth", 8)

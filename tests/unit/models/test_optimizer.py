@@ -13,7 +13,7 @@ from fedaux.models.optimizer import Optimizer, StackedDescent, add_to_gradients,
 
 
 def test_an_unknown_optimiser_names_the_others() -> None:
-    with pytest.raises(ValueError, match=r"'adamw'.*choose from adam, sgd"):
+    with pytest.raises(ValueError, match=r"'adamw'.*Choose from adam, sgd"):
         Optimizer("adamw").make([nn.Parameter(torch.zeros(1))])
 
 

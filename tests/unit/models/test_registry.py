@@ -69,7 +69,7 @@ def test_the_seed_decides_the_bits_in_any_thread() -> None:
         (
             PrototypeSpec.of("resnet8", widht=3),
             (3, 32, 32),
-            r"did you mean 'width'.*choose from width, norm",
+            r"did you mean 'width'.*Choose from width, norm",
         ),
         (
             PrototypeSpec.of("resnet8", width="16"),
@@ -89,14 +89,14 @@ def test_the_seed_decides_the_bits_in_any_thread() -> None:
         (
             PrototypeSpec.of("resnet8", norm="none"),
             (3, 32, 32),
-            "choose from batch, group",
+            "Choose from batch, group",
         ),
-        (PrototypeSpec.of("mlp", norm="layer"), (4,), "choose from batch, group, none"),
+        (PrototypeSpec.of("mlp", norm="layer"), (4,), "Choose from batch, group, none"),
         (PrototypeSpec.of("shufflenet", width=100), (3, 32, 32), "multiple of 8"),
         (
             PrototypeSpec("resnet8"),
             (13,),
-            r"\(channels, height, width\), not rows of shape \(13,\); use 'mlp'",
+            r"\(channels, height, width\), not rows of shape \(13,\)\. Use 'mlp'",
         ),
         (PrototypeSpec("cnn"), (8, 8), r"\(channels, height, width\)"),
         (PrototypeSpec("mlp"), (), "at least one number"),
@@ -139,7 +139,7 @@ def test_a_user_registers_a_network() -> None:
     assert len(list(model.features.parameters())) == 6
     assert "mine" in available()
     register("mine")(mine)  # as when a notebook cell runs again
-    with pytest.raises(ValueError, match="take another name"):
+    with pytest.raises(ValueError, match="Take another name"):
         register("mlp")(mine)
 
 

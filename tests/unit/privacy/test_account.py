@@ -149,7 +149,7 @@ def test_releases_go_on_for_as_long_as_the_composed_total_allows(
     assert 0.15 < account.epsilon < 0.185
     with pytest.raises(
         BudgetError,
-        match=r"owner allows 0\.185. So far it is 0\.1[0-9]+; .*privacy\.epsilon_total",
+        match=r"owner allows 0\.185. So far it is 0\.1[0-9]+, .*privacy\.epsilon_total",
     ):
         release(tmp_path, "w", never, epsilon_total=0.185)
     # what was released stays released, even if less is allowed now
@@ -168,7 +168,7 @@ def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(
     known_entries = {"known_entries": 2, "signature": told.signature}
     with pytest.raises(
         BudgetError,
-        match="has 1 entries, but the server has heard of 2: this is an old copy",
+        match="has 1 entries, but the server has recorded 2: this is an old copy",
     ):
         release(old, "x", never, **known_entries)
     with pytest.raises(BudgetError, match="old copy"):

@@ -145,7 +145,7 @@ def test_private_training_covers_the_models_and_silences_what_is_beside_them() -
         == UNPROTECTED.value
     )
     assert [what for what, how in disclosures(True) if how == UNPROTECTED.value] == [
-        "number of records (persons) of a client; under add-remove the declared one",
+        "number of records (people) of a client, and under add-remove the declared one",
         "when a reply arrives",
         "whether the data could be read at all: one of five words instead of a reply",
     ]
@@ -158,7 +158,7 @@ def test_what_is_covered_and_what_is_not() -> None:
         "any other" in said
     )
     assert "Each of 2 clients keeps its own account" in said
-    assert "the largest total is that of b." in said
+    assert "The largest total is that of b." in said
     covered, _, rest = said.partition("Not covered:")
     assert "certainty scores" in covered
     assert (

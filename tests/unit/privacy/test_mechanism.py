@@ -380,7 +380,7 @@ def test_steps_too_coarse_for_the_proof_are_refused(
     adjacency: str, fine: float
 ) -> None:
     Summary(np.zeros(8, np.int64), 1.0, fine, adjacency, 10)
-    with pytest.raises(ValueError, match="choose a smaller step"):
+    with pytest.raises(ValueError, match="Choose a smaller step"):
         Summary(np.zeros(8, np.int64), 1.0, fine - 1, adjacency, 10)
 
 

@@ -311,7 +311,7 @@ def test_what_was_changed_after_it_was_built_is_refused() -> None:
     for name in ("forward", "_conv_forward", "extra_repr"):
         layer = nn.Conv2d(1, 1, 1)
         setattr(layer, name, lambda *arguments: None)
-        refuses(f"has a {name} that replaces its class's own", layer)
+        refuses(f"has a {name} that replaces the one of its class", layer)
     compiled = nn.Linear(2, 2)
     compiled._compiled_call_impl = lambda x: x  # what compile() leaves
     refuses(r"is compiled, .*: leave compile\(\) out", compiled)

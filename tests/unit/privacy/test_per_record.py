@@ -399,7 +399,7 @@ def test_integers_in_the_public_map_are_refused_and_too_many_bits_raise(
     for index in range(3):
         arrays = [rows, mean, basis]
         arrays[index] = arrays[index].astype(np.int64)
-        with pytest.raises(ValueError, match="not int64; nothing is released"):
+        with pytest.raises(ValueError, match=r"not int64\. Nothing is released"):
             project(*arrays)
     monkeypatch.setattr(
         per_record, "_largest", lambda array: np.full((len(array), 1), 2.0**26)

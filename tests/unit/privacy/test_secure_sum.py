@@ -232,7 +232,7 @@ def test_keys_that_the_server_made_up_or_altered_are_refused() -> None:
         ),
         (
             {**keys, "a": new_site(SETTINGS, "a").begin(SIGNING["a"])},
-            "this site's own keys are missing",
+            "the keys of this site are missing",
         ),
         ({name: keys[name] for name in "abcd"}, "4 sites are left, 5 are needed"),
     ):

@@ -109,5 +109,5 @@ def test_how_many_sites_are_honest(
 
 @pytest.mark.parametrize(("threshold", "sites", "colluders"), [(14, 20, 8), (3, 3, 2)])
 def test_too_many_colluders(threshold: int, sites: int, colluders: int) -> None:
-    with pytest.raises(SecureSumError, match="protects nobody"):
+    with pytest.raises(SecureSumError, match="protects no one"):
         honest_sites(threshold, sites, colluders)

@@ -37,7 +37,7 @@ def test_no_records_are_no_units_and_unknown_words_are_refused() -> None:
     assert Units.of(empty, "person", 2).count == Units.of(empty, "record", 2).count == 0
     with pytest.raises(UnknownNameError, match="unknown unit 'family'"):
         Units.of(empty, "family", 2)
-    with pytest.raises(ValueError, match=r"set data\.person"):
+    with pytest.raises(ValueError, match=r"Set data\.person"):
         Units.of(Records(np.zeros((2, 2))), "person", 2)
 
 

@@ -194,7 +194,7 @@ def test_a_collapsed_model_is_a_warning_in_the_panel() -> None:
     live.on_progress(
         RoundFinished(result, 2, "", "the model does not beat always answering '3'")
     )
-    assert "0.250; the commonest class alone has accuracy 0.500" in shown(live)
+    assert "0.250, while the commonest class has accuracy 0.500" in shown(live)
     assert "does not beat always answering '3'" in shown(live)
     live.on_progress(RoundFinished(replace(result, round=2), 2, "", ""))
     assert "does not beat" not in shown(live)

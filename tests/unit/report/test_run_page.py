@@ -132,7 +132,7 @@ def test_without_its_data_a_run_still_has_a_page(
 
 def test_a_run_without_a_round_has_no_page(done: FinishedRun, tmp_path: Path) -> None:
     with pytest.raises(
-        StateError, match="has not finished a round yet; continue with `fedaux resume"
+        StateError, match=r"has not finished a round yet\. Continue with `fedaux resume"
     ):
         page_of(replace(done.state, round=0, history=()), tmp_path)
 
@@ -221,7 +221,7 @@ def test_a_secure_sum_shows_no_records_of_one_site(
     text = page_of(replace(done.state, config=secure), tmp_path / "secure")
     assert row not in text
     assert "<td>client-000</td><td>–</td>" in text
-    assert "nobody learns the records and losses of one site" in text
+    assert "no one learns the records and losses of one site" in text
 
 
 def test_where_nothing_trains_there_is_no_loss(

@@ -179,7 +179,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"round": 3},
         "unknown keyword 'round' (did you mean 'rounds'?)",
     ),
-    "unknown keyword": ({"zzz": 3}, "unknown keyword 'zzz'; choose from data, public"),
+    "unknown keyword": ({"zzz": 3}, "unknown keyword 'zzz'. Choose from data, public"),
     "ambiguous keyword": (
         {"lr": 0.1},
         "lr is not one setting: it may be pretrain.lr, local.lr, distill.lr",
@@ -234,7 +234,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "short labels": ({"data": (X, Y[:9])}, "data: x has 60 rows and y has 9 labels"),
     "one-hot labels": (
         {"data": (X, np.eye(3)[Y])},
-        "take y.argmax(axis=1) of one-hot labels",
+        "Take y.argmax(axis=1) of one-hot labels",
     ),
     "missing label": ({"data": (X, [None, *Y[1:]])}, "data: y has no label in row 0"),
     "nan label": (
@@ -253,7 +253,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no rows": ({"data": (X[:0], Y[:0])}, "data: x has no rows"),
     "objects": (
         {"data": ([object()] * 3, [0, 1, 2])},
-        "data: x must be numbers, or texts alone",
+        "data: x must be only numbers or only texts",
     ),
     "a number": ({"data": 3}, "data must be an array with one row for each record"),
     "no file": ({"data": "no/such/folder"}, "there is no no/such/folder"),

@@ -17,7 +17,7 @@ def test_a_folder_without_a_run_has_no_state(tmp_path: Path) -> None:
     assert stored_state(TINY_CONFIG, tmp_path / "new") is None
     assert stored_state(TINY_CONFIG, tmp_path) is None
     (tmp_path / "file").write_text("")
-    with pytest.raises(StateError, match="is a file; --out needs a folder of its own"):
+    with pytest.raises(StateError, match=r"is a file\. Give --out another folder"):
         stored_state(TINY_CONFIG, tmp_path / "file")
 
 

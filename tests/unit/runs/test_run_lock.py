@@ -18,7 +18,7 @@ def test_a_second_writer_is_refused_and_told_who_is_there(tmp_path: Path) -> Non
     with RunLock(tmp_path / "run"):
         with pytest.raises(
             LockedError,
-            match=rf"belongs to a run that goes on: process {os.getpid()} on .*, since 20",
+            match=rf"belongs to a run that is not finished: process {os.getpid()} on .*, since 20",
         ):
             RunLock(tmp_path / "run").__enter__()
         RunLock(tmp_path / "other").__enter__()
@@ -96,5 +96,5 @@ def test_a_writer_that_lost_its_lock_writes_no_more(tmp_path: Path) -> None:
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StateError, match="is a file; --out needs a folder"):
+    with pytest.raises(StateError, match=r"is a file\. Give --out another folder"):
         RunLock(tmp_path / "file").__enter__()

@@ -64,7 +64,7 @@ def test_scorers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_only_scorers_that_exist_are_allowed() -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_dict({}, ["privacy.scorer=none"])
-    names = str(caught.value).partition("choose from ")[2].rstrip(".").split(", ")
+    names = str(caught.value).partition("Choose from ")[2].rstrip(".").split(", ")
     assert names.pop() == "module:function"
     for name in names:
         assert make_scorer(PrivacyConfig(scorer=name), 3).name == name

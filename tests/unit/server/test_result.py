@@ -95,10 +95,10 @@ def test_before_the_first_round_there_is_nothing_to_say() -> None:
     ("settings", "says"),
     [
         # 240 records, batches of 32
-        ({}, "--set local.epochs=5; a client makes only 8 steps a round"),
+        ({}, "--set local.epochs=5, because a client makes only 8 steps a round"),
         (
             {"local": LocalConfig(epochs=20), "distill": DistillConfig(epochs=1)},
-            "--set distill.steps=200; passes over few public examples are few steps",
+            "--set distill.steps=200, because passes over few public examples are few steps",
         ),
         (
             {"local": LocalConfig(epochs=20), "method": "fedavg"},

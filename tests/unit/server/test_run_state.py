@@ -106,7 +106,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     save_file({"x": np.ones(1)}, tmp_path / STATE_FILE, metadata={"version": "0"})
     with pytest.raises(
         StateError,
-        match=rf"another version of fedaux \(state 0; this one reads {STATE_VERSION}\)",
+        match=rf"another version of fedaux \(state 0, this one reads {STATE_VERSION}\)",
     ):
         RunState.load(tmp_path)
 
@@ -157,7 +157,7 @@ def test_a_history_can_be_read_without_this_package(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_run_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(
-        StateError, match=r"nowhere holds no run .*start one with `fedaux run`"
+        StateError, match=r"nowhere holds no run .*Start one with `fedaux run`"
     ):
         RunState.load(tmp_path / "nowhere")
 

@@ -22,7 +22,7 @@ from helpers.commands import paragraph, studies
         ),
         (
             ["linear", "--tuned", "a", "--preset", "paper"],
-            "take one of them",
+            "use one of them",
         ),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",

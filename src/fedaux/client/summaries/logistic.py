@@ -89,8 +89,8 @@ def solve(
         # Newton steps where the line search stalls
         w = w - np.linalg.solve(_hessian(w, *problem), gradient)
     raise RuntimeError(
-        f"the scoring problem was not solved: ‖∇J‖ = {norm:.1e} > {tau:.1e}; nothing "
-        "is released"
+        f"the scoring problem was not solved: ‖∇J‖ = {norm:.1e} > {tau:.1e}. Nothing "
+        "is released."
     )
 
 

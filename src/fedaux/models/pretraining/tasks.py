@@ -143,8 +143,8 @@ class SimCLR(SelfSupervisedTask):
             raise ValueError(
                 "pre-training needs auxiliary images (uint8, N×H×W×C) or text, not "
                 f"{aux.x.dtype} of shape {aux.x.shape}: save images of 0 to 255 as "
-                "x.astype(np.uint8), in the private data as well; for other data set "
-                "pretrain.epochs = 0, or use a method without +P"
+                "x.astype(np.uint8), in the private data as well. For other data, set "
+                "pretrain.epochs = 0, or use a method without +P."
             )
         with seeded_torch(derive_seed(seed, "projection")):
             projection = nn.Sequential(
@@ -250,7 +250,7 @@ class MaskedLanguageModel(SelfSupervisedTask):
         if not isinstance(extractor, TextExtractor):
             raise ValueError(
                 f"the auxiliary data are text, which {type(extractor).__name__} cannot "
-                "be pre-trained on; choose the prototype 'bert' or 'encoder'"
+                "be pre-trained on. Choose the prototype 'bert' or 'encoder'."
             )
         self.text = extractor
         tokenizer = extractor.tokenizer

@@ -53,7 +53,7 @@ def honest_sites(threshold: int, sites: int, colluders: int) -> int:
     if 2 * threshold - sites <= colluders or threshold - colluders < 2:
         raise SecureSumError(
             f"with {colluders} of {sites} sites on the server's side, a sum that needs "
-            f"{threshold} protects nobody: raise federation.threshold, lower "
+            f"{threshold} protects no one: raise federation.threshold, lower "
             "federation.colluders, or ask more sites"
         )
     return threshold - colluders

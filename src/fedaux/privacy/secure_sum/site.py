@@ -103,7 +103,7 @@ class SiteState:
             received is not None
             and received.mask_key == public_key(self.mask_key)
             and received.share_key == public_key(self.share_key),
-            "this site's own keys are missing",
+            "the keys of this site are missing",
         )
 
     def _split_secrets(self, sites: Iterable[str]) -> dict[str, bytes]:
