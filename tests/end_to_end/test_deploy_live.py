@@ -96,7 +96,9 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
                 check=False,
             )
             assert "ANSWER 7" in done.stdout + done.stderr
-            assert "contains files: stranger.py" in told.read_text()
+            assert (
+                "contains files that are not allowed: stranger.py" in told.read_text()
+            )
             assert not (site / "stolen").exists()
 
             node = subprocess.run(

@@ -83,7 +83,7 @@ def bundle_problem(bundle: bytes) -> str:
         ]
         foreign = sorted(set(names) - BUNDLED_FILES)
         if foreign or len(names) != len(set(names)):
-            return f"it contains files: {', '.join(foreign or names)[:200]}"
+            return f"it contains files that are not allowed: {', '.join(foreign or names)[:200]}"
         if large:
             return f"{', '.join(large)} has more than {MAX_BUNDLE_BYTES:,} bytes"
         project = tomllib.loads(read_project(archive))

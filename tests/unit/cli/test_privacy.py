@@ -69,7 +69,7 @@ def test_a_report_shows_what_was_spent_and_what_is_not_covered(
     result = finished_run(tmp_path)
     assert fedaux(monkeypatch, "privacy", "report", tmp_path, "--limit", 2) == 0
     printed = paragraph(capsys.readouterr().out)
-    assert "the 2 of 3 clients that spent most" in printed
+    assert "The 2 of 3 clients that spent most" in printed
     assert "client-001" in printed
     assert "client-002" not in printed
     assert (

@@ -185,7 +185,7 @@ def test_a_damaged_image_is_left_out_and_named(tmp_path: Path) -> None:
         assert "2 images could not be read and are left out" in corpus.notes[0]
         assert "train/0/04.png" in corpus.notes[0]
     with pytest.raises(
-        ValueError, match=r"04.png cannot be read as an image .* take it out"
+        ValueError, match=r"04.png cannot be read as an image .* Take it out"
     ):
         open_source("images", folder, strict=True)
 

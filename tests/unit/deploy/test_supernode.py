@@ -90,15 +90,15 @@ def test_an_app_of_names_alone_is_run(good: bytes) -> None:
     [
         (
             packed({"pyproject.toml": project(**OWN), "torch.py": "boom"}),
-            "files of its own: torch.py",
+            "files that are not allowed: torch.py",
         ),
         (
             packed({"pyproject.toml": project(**OWN), "fedaux/__init__.py": ""}),
-            "files of its own",
+            "files that are not allowed",
         ),
         (
             packed({"pyproject.toml": project(**OWN)}, twice="pyproject.toml"),
-            "files of its own",
+            "files that are not allowed",
         ),
         (
             packed({"pyproject.toml": project(**{**OWN, "clientapp": "os:system"})}),
@@ -109,7 +109,7 @@ def test_an_app_of_names_alone_is_run(good: bytes) -> None:
         (packed({"pyproject.toml": "[project]"}), "no Flower app"),
         (packed({"pyproject.toml": "["}), "no Flower app"),
         (packed({}), "no Flower app"),
-        (packed({"other": ""}), "files of its own"),
+        (packed({"other": ""}), "files that are not allowed"),
         (packed({"pyproject.toml": "a = " + "[" * 5000}), "no Flower app"),
         (
             packed({"pyproject.toml": project(**OWN, version="../../x")}),
