@@ -130,8 +130,14 @@ def test_from_a_registry_to_a_private_model(
 
     (tmp_path / "schema.toml").unlink()  # the model has it
     model = fedaux.Model.from_pretrained("model")
-    evaluation = evaluate_model(model, "registry.csv").total
-    assert evaluation.accuracy > 0.75
+    evaluation = evaluate_model(model, "registry.csv")
+    assert evaluation.total.accuracy > 0.75
+    assert sorted(evaluation.sites) == ["Oslo", "Rome"]
+    counts = [int(site.table.sum()) for site in evaluation.sites.values()]
+    assert counts == [400, 200]
+    assert evaluation.sites["Rome"].auc is not None
+    assert model.card["metrics"]["auc"] > 0.8
+    assert model.card["metrics"]["calibration_error"] < 0.5
     pandas = pytest.importorskip("pandas")
     frame = pandas.read_csv("new.csv", sep=";", decimal=",")
     probabilities = model.predict(frame)

@@ -9,7 +9,7 @@ from fedaux.core.accounts import Account
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.data.federated import open_data
 from fedaux.models import build, flatten_state
-from fedaux.server.networks import evaluate_classes
+from fedaux.server.networks import calibrations, evaluate_classes
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import ClientRecord, RunState
 from fedaux.server.run_writer import RunWriter
@@ -51,6 +51,7 @@ def finished_state(config: Config = TINY_CONFIG) -> RunState:
         seconds={"train": 2.0, "test": 1.0},
         metrics={label: one.summary() for label, one in tests.items()},
         confusion={label: one.table.tolist() for label, one in tests.items()},
+        calibration=calibrations(tests),
     )
     trained = {
         label: network.head if config.head_only else network
@@ -70,7 +71,7 @@ def finished_state(config: Config = TINY_CONFIG) -> RunState:
         clients=dict.fromkeys(data.clients, ClientRecord(ACCOUNT)) if scores else {},
         history=(
             *(
-                replace(result, round=i, confusion=None)
+                replace(result, round=i, confusion=None, calibration=None)
                 for i in range(1, config.rounds)
             ),
             result,

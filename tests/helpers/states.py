@@ -19,6 +19,7 @@ RESULT = RoundResult(
     {"b": PrivateTraining(1.5, 0.1, 3)},
     seconds={"train": 1e-17},
     confusion={"mlp": [[1, 2], [3, 4]]},
+    calibration={"mlp": [[10.0, 0.5, 0.25]]},
 )
 
 ACCOUNT = Account(0.25, 1e-6, "add-remove", "person", 3)

@@ -28,6 +28,17 @@ class Calibration:
     predicted: _Numbers  # mean score
     observed: _Numbers  # share of records with the event
 
+    def to_rows(self) -> list[list[float]]:
+        """[records, predicted, observed] of each bin."""
+        columns = (self.records, self.predicted, self.observed)
+        rows: list[list[float]] = np.stack(columns, axis=1).tolist()
+        return rows
+
+    @classmethod
+    def from_rows(cls, rows: ArrayLike) -> Calibration:
+        records, predicted, observed = np.asarray(rows, dtype=np.float64).T
+        return cls(records, predicted, observed)
+
     @property
     def error(self) -> float:
         """The expected calibration error: the mean difference of score and share."""

@@ -38,8 +38,8 @@ class PrivateTraining:
 class RoundResult:
     """The metrics of one round.
 
-    Only the last round of a run keeps its confusion matrices: a thousand classes would
-    fill the history.
+    Only the last round of a run keeps its confusion matrices and calibration curves: a
+    thousand classes would fill the history.
 
     Attributes:
         round: The number of the round, from 1.
@@ -66,6 +66,8 @@ class RoundResult:
             and the standard deviation of that count.
         confusion: Counts of true class (rows) by predicted class, by prototype; None
             before the last round.
+        calibration: Of probabilities, by prototype, the rows of
+            `Calibration.to_rows`; None before the last round.
         start: Of round 1 only, test accuracy of the models that it started from, by
             prototype; {} where nothing is trained.
     """
@@ -89,6 +91,7 @@ class RoundResult:
         default_factory=dict
     )
     confusion: dict[str, list[list[int]]] | None = None
+    calibration: dict[str, list[list[float]]] | None = None
     start: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -128,11 +131,12 @@ class RoundResult:
         return client, share
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a table for JSON, without the confusion matrices, which would make up
-        most of a history.
+        """Return a table for JSON, without confusion matrices and calibration curves,
+        which would make up most of a history.
         """
         table = dict(vars(self))
         del table["confusion"]
+        del table["calibration"]
         table["client_metrics"] = _tables(self.client_metrics)
         table["failures"] = [vars(failure) for failure in self.failures]
         table["private_training"] = _tables(self.private_training)

@@ -17,7 +17,8 @@ from fedaux.data.image_folders import list_images, subfolders
 from fedaux.data.labels import relabel_strictly
 from fedaux.data.records import RecordsError
 from fedaux.data.sources import open_source
-from fedaux.data.tables import table
+from fedaux.data.table_encoding import same_name
+from fedaux.data.tables import column_of, table
 from fedaux.export.input_files import (
     ARRAYS,
     READ_AT_ONCE,
@@ -71,7 +72,8 @@ def evaluate_model(
     """Evaluate a model on labelled records.
 
     These are a folder with one sub-folder of images per class, or with one such folder
-    per site; arrays x and y; or a table with a column `label`.
+    per site; arrays x and y; or a table with a column `label`. A table may have the
+    column of sites that its schema names.
     """
     reader = reader or InputReader(model.record_spec, schema=model.schema)
     predictions = _Predictions()
@@ -142,13 +144,18 @@ def _labelled(
     if path.is_dir() and model.record_spec.kind == "image" and not has_arrays:
         yield from _images(model, path, reader, on_records)
         return
-    records, labels = _rows(model, path, reader, label)
+    records, labels, sites = _rows(model, path, reader, label)
     total = len(labels)
-    for start in range(0, total, READ_AT_ONCE):
-        end = min(start + READ_AT_ONCE, total)
-        names = [f"{path}[{index}]" for index in range(start, end)]
-        yield LabelledBlock("", names, records[start:end], labels[start:end])
-        on_records(end, total)
+    is_text = model.record_spec.kind == "text"
+    done = 0
+    for site, rows in sites.items():
+        for start in range(0, len(rows), READ_AT_ONCE):
+            block = rows[start : start + READ_AT_ONCE]
+            names = [f"{path}[{index}]" for index in block.tolist()]
+            taken = list(records[block]) if is_text else records[block]
+            yield LabelledBlock(site, names, taken, labels[block])
+            done += len(block)
+            on_records(done, total)
 
 
 def _images(
@@ -199,7 +206,8 @@ def _wrong_folders(path: Path, problem: str, classes: tuple[str, ...]) -> Record
 
 def _rows(
     model: Model, path: Path, reader: InputReader, label: str
-) -> tuple[Any, NDArray[np.int64]]:
+) -> tuple[NDArray[Any], NDArray[np.int64], dict[str, NDArray[np.int64]]]:
+    """(records, labels, rows of each site; "" is the site where there are none)."""
     suffix = ".npy" if path.is_dir() else suffix_of(path)
     if suffix not in (*ARRAYS, *TABLES):
         raise RecordsError(
@@ -215,7 +223,9 @@ def _rows(
         source = open_source(suffix[1:], path, **options)
     corpus = relabel_strictly(source, model.classes)
     labelled = corpus.test or corpus.train
-    records = labelled.gather()
-    if model.record_spec.kind == "text":
-        return list(records), labelled.labels
-    return records, labelled.labels
+    sites = {"": np.arange(len(labelled))}
+    if corpus.site is not None and reader.schema is not None:
+        column = column_of(path, reader.schema, reader.schema.header.site)
+        names = np.array(list(map(same_name, column)))
+        sites = {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
+    return labelled.gather(), labelled.labels, sites

@@ -161,12 +161,14 @@ def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> 
     anything is.
     """
     evaluation = last_evaluations(state)[spec.label]
+    curve = evaluation.calibration
     recalls = {
         classes[label]: vars(evaluation.of_class(label)) for label in evaluation.tested
     }
     return {
         **evaluation.summary(),
         "recall": recalls,
+        "calibration": curve.to_rows() if curve is not None else [],
         "warning": evaluation.collapse(classes),
         "unknown_classes": describe_unknown_classes(state, spec.label),
     }

@@ -43,7 +43,13 @@ WEIGHTS = "model.safetensors"
 ONNX = "model.onnx"
 PAGE = "README.md"
 TOKENIZER = "tokenizer"
-PAGE_METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "auc")
+PAGE_METRICS = (
+    "accuracy",
+    "balanced_accuracy",
+    "macro_f1",
+    "auc",
+    "average_precision",
+)
 HUB_TASKS = {
     "image": "image-classification",
     "numbers": "tabular-classification",

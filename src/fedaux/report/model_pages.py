@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedaux.core.binary_metrics import Calibration
 from fedaux.core.metrics import METRIC_NAMES, Evaluation
 from fedaux.report.charts import Bars, Heat, Line, LineChart
 from fedaux.report.page import Figure, Section, Tile, write_page
@@ -23,7 +24,7 @@ MAX_LISTED = 40  # clients or classes that a page lists one by one
 MAX_WRONG = 100  # wrong answers that a page lists
 MAX_CONFUSED = 100  # classes that a page shows the confusion of
 FIGURES = ("figure", "%")
-SITE_COLUMNS = ("site", "records", "accuracy", "balanced", "commonest")
+SITE_COLUMNS = ("site", "records", "accuracy", "balanced", "AUC", "commonest")
 
 
 def write_pretraining_page(
@@ -107,14 +108,15 @@ def figure_rows(evaluation: Evaluation) -> list[tuple[str, str]]:
 
 
 def site_rows(sites: Mapping[str, Evaluation]) -> list[tuple[str, ...]]:
-    """Return for each site its records, accuracy, balanced accuracy, and the accuracy
-    of predicting the majority.
+    """Return for each site its records, accuracy, balanced accuracy, AUC, and the
+    accuracy of predicting the majority.
     """
     rows: list[tuple[str, ...]] = []
     for name, site in sites.items():
         records = f"{int(site.table.sum()):,}"
-        shares = (site.accuracy, site.balanced_accuracy, site.majority)
-        rows.append((name, records, *(f"{100 * share:.1f}" for share in shares)))
+        shares = (site.accuracy, site.balanced_accuracy, site.auc, site.majority)
+        cells = ["–" if share is None else f"{100 * share:.1f}" for share in shares]
+        rows.append((name, records, *cells))
     return rows
 
 
@@ -131,6 +133,11 @@ def recall_rows(total: Evaluation, classes: Sequence[str]) -> list[tuple[str, ..
     return rows
 
 
+def predicted_event(classes: Sequence[str]) -> str:
+    """What calibration compares the probabilities of."""
+    return repr(classes[1]) if len(classes) == 2 else "the predicted class"
+
+
 def class_figures(evaluation: Evaluation, classes: Sequence[str]) -> list[Figure]:
     """Recalls with intervals, and the confusion of up to a hundred classes."""
     tested = evaluation.counts
@@ -143,9 +150,43 @@ def class_figures(evaluation: Evaluation, classes: Sequence[str]) -> list[Figure
         rows = sorted(rows, key=lambda row: row[1])[:MAX_LISTED]
         caption += f" The worst {MAX_LISTED}."
     figures = [Figure(Bars(rows), caption)]
+    if evaluation.calibration is not None:
+        name = predicted_event(classes)
+        figures.append(calibration_figure(evaluation.calibration, name))
     if len(classes) <= MAX_CONFUSED:
         figures.append(_confusion_figure(evaluation, classes))
     return figures
+
+
+def calibration_figure(
+    calibration: Calibration, name: str, network: str = ""
+) -> Figure:
+    """Probabilities against what happened; `name` is what they are of, and `network`
+    whose they are, where there are several.
+    """
+    predicted = calibration.predicted.tolist()
+    observed = calibration.observed.tolist()
+    lines = [Line("observed", observed, "hero"), Line("predicted", predicted, "t1")]
+    of_network = f" of {network}" if network else ""
+    places = [format_percent(share) for share in predicted]
+    fewest = int(calibration.records.min())
+    most = int(calibration.records.max())
+    caption = (
+        f"Calibration{of_network}: of the records with about the same probability of {name}, "
+        f"its mean (predicted) and the share that was right (observed). {fewest:,} to "
+        f"{most:,} test records at each place. The mean difference is "
+        f"{format_percent(calibration.error)}."
+    )
+    chart = LineChart(
+        lines,
+        "mean probability",
+        "share",
+        top=1.0,
+        percent=True,
+        x_values=places,
+        height=260.0,
+    )
+    return Figure(chart, caption, file="" if network else "calibration")
 
 
 def _confusion_figure(evaluation: Evaluation, classes: Sequence[str]) -> Figure:

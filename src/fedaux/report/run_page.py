@@ -15,11 +15,17 @@ from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.core import here
+from fedaux.core.binary_metrics import Calibration
 from fedaux.core.metrics import METRIC_NAMES, Evaluation
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.privacy.accounting import round_up
 from fedaux.report.charts import Bars, Bubbles, Chart, Line, LineChart
-from fedaux.report.model_pages import MAX_LISTED, class_figures
+from fedaux.report.model_pages import (
+    MAX_LISTED,
+    calibration_figure,
+    class_figures,
+    predicted_event,
+)
 from fedaux.report.page import Figure, Section, Tile, write_page
 from fedaux.report.reported_run import (
     ReportedRun,
@@ -36,6 +42,7 @@ from fedaux.server.run_state import RunState
 
 PAGE_FILE = "report.html"
 MAX_FAILURES = 200  # that the page lists
+MAX_CALIBRATED = 4  # networks whose calibration the page shows
 _PHASES = {
     "prepare": "preparation of the server",
     "score": "releases of clients",
@@ -207,9 +214,14 @@ def _split(run: ReportedRun) -> Section | None:
 
 def _classes(run: ReportedRun) -> Section:
     figures = class_figures(Evaluation(confusion(run.state)), run.classes)
-    return Section(
-        "classes", "Classes", "", figures, _metrics_table(run.state.history[-1])
-    )
+    last = run.state.history[-1]
+    curves = last.calibration or {}
+    event = predicted_event(run.classes)
+    for label, rows in list(curves.items())[:MAX_CALIBRATED]:
+        network = here.readable(label) if len(curves) > 1 else ""
+        curve = Calibration.from_rows(rows)
+        figures.append(calibration_figure(curve, event, network))
+    return Section("classes", "Classes", "", figures, _metrics_table(last))
 
 
 def _metrics_table(last: RoundResult) -> Table | None:

@@ -30,7 +30,7 @@ from fedaux.models.inference import Rows, transform_rows
 from fedaux.scoring.class_counts import unknown_classes
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.teacher_weights import PublicEmbedding, cap_precision
-from fedaux.server.networks import evaluations
+from fedaux.server.networks import calibrations, evaluations
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
 
@@ -190,5 +190,6 @@ def finish_round(
         metrics={label: test.summary() for label, test in tests.items()},
         unknown_classes=find_unknown_classes(server, state),
         confusion={label: test.table.tolist() for label, test in tests.items()},
+        calibration=calibrations(tests),
     )
     return state.after(state.weights, result)

@@ -5,7 +5,7 @@ turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -29,7 +29,7 @@ from fedaux.models import (
 from fedaux.models.compute import place_by_settings
 from fedaux.models.inference import predict_batches
 
-MAX_SCORES = 2_000_000  # probabilities that are held for the area under the curve
+MAX_SCORES = 2_000_000  # probabilities that are held for figures such as the AUC
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +103,8 @@ def _head_of(network: Prototype, label: str, config: Config, classes: int) -> Pr
 
 
 def evaluate_classes(model: nn.Module, records: Records, classes: int) -> Evaluation:
-    """Evaluate a model on labelled records, without the area under the curve if there
-    are too many probabilities.
+    """Evaluate a model on labelled records, without the figures of probabilities if
+    there are too many of them.
     """
     labels = records.labels
     with_scores = len(labels) * classes <= MAX_SCORES
@@ -115,10 +115,19 @@ def evaluate_classes(model: nn.Module, records: Records, classes: int) -> Evalua
         counts += np.bincount(cells, minlength=len(counts))
         if with_scores:
             scores.append(softmax(logits, axis=1))
-    auc = None
-    if scores:
-        auc = Evaluation.of(np.concatenate(scores), labels).auc
-    return Evaluation(counts.reshape(classes, classes), auc)
+    table = counts.reshape(classes, classes)
+    if not scores:
+        return Evaluation(table)
+    return replace(Evaluation.of(np.concatenate(scores), labels), table=table)
+
+
+def calibrations(tests: Mapping[str, Evaluation]) -> dict[str, list[list[float]]]:
+    """The calibration curve of each prototype, as rows."""
+    return {
+        label: test.calibration.to_rows()
+        for label, test in tests.items()
+        if test.calibration is not None
+    }
 
 
 def evaluations(

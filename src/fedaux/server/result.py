@@ -16,6 +16,7 @@ import numpy as np
 from fedaux.config.distillation import DISTILL_STEPS
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
+from fedaux.core.binary_metrics import Calibration
 from fedaux.core.metrics import Evaluation
 from fedaux.core.results import RoundResult
 from fedaux.data.federated import class_names
@@ -34,8 +35,15 @@ def last_evaluations(state: RunState) -> dict[str, Evaluation]:
     if state.history:
         last = state.history[-1]
         for label, table in (last.confusion or {}).items():
-            auc = last.metrics.get(label, {}).get("auc")
-            evaluations[label] = Evaluation(np.array(table, np.int64), auc)
+            metrics = last.metrics.get(label, {})
+            rows = (last.calibration or {}).get(label)
+            evaluations[label] = Evaluation(
+                np.array(table, np.int64),
+                metrics.get("auc"),
+                metrics.get("average_precision"),
+                metrics.get("recall_at_rate"),
+                None if rows is None else Calibration.from_rows(rows),
+            )
     return evaluations
 
 

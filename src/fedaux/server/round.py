@@ -22,7 +22,7 @@ from fedaux.methods.contribution import Contribution, Ensemble
 from fedaux.methods.hooks import next_model, with_extra
 from fedaux.scoring.teacher_weights import PublicEmbedding
 from fedaux.server.distill import distill_students
-from fedaux.server.networks import evaluations
+from fedaux.server.networks import calibrations, evaluations
 from fedaux.server.round_teachers import RoundTeachers
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
@@ -285,5 +285,6 @@ class Round:
             seconds=self.costs.seconds,
             metrics={label: test.summary() for label, test in tests.items()},
             confusion={label: test.table.tolist() for label, test in tests.items()},
+            calibration=calibrations(tests),
             start={label: test.accuracy for label, test in start.items()},
         )

@@ -256,8 +256,11 @@ class RunState:
         # a failure may also be that of a whole sum, which is no client
         failed = {failure.client for failure in result.failures}
         state = state.with_clients(failed & state.clients.keys(), prepared=False)
-        # only the last round keeps its table of confusions
-        earlier = [replace(last, confusion=None) for last in self.history[-1:]]
+        # only the last round keeps its tables of confusions, and calibration
+        earlier = [
+            replace(last, confusion=None, calibration=None)
+            for last in self.history[-1:]
+        ]
         return replace(
             state,
             round=number,
@@ -349,11 +352,20 @@ def _split_releases(
 def _history(
     rows: Iterable[StateRow], confusion: dict[str, Arrays]
 ) -> tuple[RoundResult, ...]:
-    """Return the results of all rounds, the last one with its tables of confusions."""
+    """Return the results of all rounds, the last one with its tables of confusions and
+    its calibration.
+    """
     results = [RoundResult.from_dict(row) for row in rows]
     tables = {label: arrays["counts"].tolist() for label, arrays in confusion.items()}
+    curves = {
+        label: arrays["calibration"].tolist()
+        for label, arrays in confusion.items()
+        if "calibration" in arrays
+    }
     if results:
-        results[-1] = replace(results[-1], confusion=tables or None)
+        results[-1] = replace(
+            results[-1], confusion=tables or None, calibration=curves or None
+        )
     return tuple(results)
 
 

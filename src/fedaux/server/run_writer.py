@@ -123,10 +123,13 @@ def _current(state: RunState) -> ArrayTree:
     """Return the arrays that every round replaces."""
     confusion: dict[str, Arrays] = {}
     if state.history:
-        tables = state.history[-1].confusion or {}
+        last = state.history[-1]
+        tables = last.confusion or {}
         confusion = {
             label: {"counts": np.array(table)} for label, table in tables.items()
         }
+        for label, rows in (last.calibration or {}).items():
+            confusion.setdefault(label, {})["calibration"] = np.array(rows)
     return {
         "weights": state.weights,
         "method_state": state.method_state,

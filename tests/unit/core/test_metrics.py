@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    f1_score,
+    roc_auc_score,
+    roc_curve,
+)
 
-from fedaux.core.metrics import Evaluation, area_under_curve, binary_auc, wilson
+from fedaux.core.binary_metrics import ScoreCounts
+from fedaux.core.metrics import Evaluation, wilson
 
 NAMES = ("normal", "pneumonia")
 
@@ -41,6 +48,19 @@ def test_figures_are_those_of_scikit_learn(classes: int) -> None:
         multi_class="ovr",
     )
     assert found.auc == pytest.approx(wanted)
+    tested = [1] if classes == 2 else list(range(classes))
+    precisions = [
+        average_precision_score(labels == label, probabilities[:, label])
+        for label in tested
+    ]
+    assert found.average_precision == pytest.approx(np.mean(precisions))
+    recalls = []
+    for label in tested:
+        alarms, recall, _ = roc_curve(
+            labels == label, probabilities[:, label], drop_intermediate=False
+        )
+        recalls.append(recall[alarms <= 0.1].max())
+    assert found.recall_at_rate == pytest.approx(np.mean(recalls))
 
 
 def test_the_area_is_the_share_of_pairs_in_the_right_order() -> None:
@@ -53,9 +73,35 @@ def test_the_area_is_the_share_of_pairs_in_the_right_order() -> None:
         for p in scores[positive]
         for n in scores[~positive]
     ]
-    assert binary_auc(scores, positive) == pytest.approx(np.mean(pairs))
-    # of one class only
-    assert area_under_curve(np.array([[0.2, 0.8]]), np.array([1])) is None
+    assert ScoreCounts.of(scores, positive).auc == pytest.approx(np.mean(pairs))
+
+
+def test_one_class_has_no_figures_of_ranks() -> None:
+    found = Evaluation.of(np.array([[0.2, 0.8]]), np.array([1]))
+    assert (found.auc, found.average_precision, found.recall_at_rate) == (None,) * 3
+    assert found.calibration_error == pytest.approx(0.2)
+
+
+def test_calibration_of_more_classes_is_that_of_the_answer() -> None:
+    """Guo et al. (2017): the confidence against the accuracy."""
+    probabilities, labels = answers(3)
+    confidence = probabilities.max(axis=1)
+    right = probabilities.argmax(axis=1) == labels
+    edges = np.linspace(0, 1, 11)
+    place = np.clip(np.digitize(confidence, edges, right=True), 1, 10)
+    error = sum(
+        abs(confidence[place == bin].mean() - right[place == bin].mean())
+        * (place == bin).mean()
+        for bin in np.unique(place)
+    )
+    found = Evaluation.of(probabilities, labels)
+    assert found.calibration_error == pytest.approx(error)
+
+
+def test_answers_that_are_no_numbers_have_no_calibration() -> None:
+    probabilities, labels = answers(2)
+    probabilities[0] = np.nan
+    assert Evaluation.of(probabilities, labels).calibration is None
 
 
 def test_classes_without_records_are_in_no_mean() -> None:

@@ -23,6 +23,7 @@ RESULT = RoundResult(
     update_norms={"mlp": {"parameters": 1.5}},
     seconds={"train": 2.0},
     confusion={"mlp": [[3, 1], [0, 4]]},
+    calibration={"mlp": [[8, 0.5, 0.4]]},
 )
 
 
@@ -40,7 +41,7 @@ def test_the_largest_teacher_is_the_one_with_most_of_the_weight() -> None:
 
 def test_a_round_survives_as_json_but_for_its_confusion_matrices() -> None:
     assert RoundResult.from_dict(json.loads(json.dumps(RESULT.to_dict()))) == replace(
-        RESULT, confusion=None
+        RESULT, confusion=None, calibration=None
     )
 
 

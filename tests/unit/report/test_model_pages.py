@@ -1,9 +1,11 @@
 """Tables and pages about a model."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from fedaux.core.binary_metrics import Calibration
 from fedaux.core.metrics import Evaluation
 from fedaux.export.evaluation import ModelEvaluation
 from fedaux.report.model_pages import (
@@ -26,7 +28,23 @@ def test_figures_have_a_baseline_and_classes_an_interval() -> None:
         ("balanced accuracy", "83.3"),
     ]
     assert ("always the commonest class", "60.0") in figure_rows(GOOD)
-    assert site_rows({"north": GOOD}) == [("north", "100", "85.0", "83.3", "60.0")]
+    assert site_rows({"north": GOOD}) == [
+        ("north", "100", "85.0", "83.3", "90.0", "60.0")
+    ]
+    unknown = site_rows({"south": replace(GOOD, auc=None)})
+    assert unknown == [("south", "100", "85.0", "83.3", "–", "60.0")]
+
+
+def test_calibration_is_drawn_with_its_error() -> None:
+    curve = Calibration.from_rows([[30, 0.2, 0.1], [10, 0.7, 0.9]])
+    figures = class_figures(replace(GOOD, calibration=curve), ("healthy", "ill"))
+    found = [figure for figure in figures if figure.file == "calibration"]
+    assert len(found) == 1
+    assert "probability of 'ill'" in found[0].caption
+    assert "10 to 30 test records" in found[0].caption
+    assert "difference is 12.5 %" in found[0].caption
+    assert "20.0 %" in found[0].chart.svg().standalone()
+    assert all(figure.file != "calibration" for figure in class_figures(GOOD, "ab"))
     assert recall_rows(GOOD, CLASSES)[0][:3] == ("well", "40", "75.0")
     # Wilson's interval of 30 of 40
     assert "75.0 % (60–86)" in class_figures(GOOD, CLASSES)[0].chart.svg().inline()

@@ -88,7 +88,10 @@ def test_before_the_first_round_there_is_nothing_to_say() -> None:
     assert last_evaluations(replace(done, history=())) == {}
     assert collapse_warning(replace(done, history=())) == ""
     label = next(iter(done.weights))
-    assert last_evaluations(done)[label].auc == done.history[-1].metrics[label]["auc"]
+    metrics = done.history[-1].metrics[label]
+    found = last_evaluations(done)[label]
+    assert found.summary() == pytest.approx(metrics)
+    assert {"auc", "recall_at_rate", "calibration_error"} <= set(metrics)
 
 
 @pytest.mark.parametrize(
