@@ -20,6 +20,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
+from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.arrays import Arrays
@@ -240,7 +241,10 @@ def _server(
         {}, {ONLY_PROTOTYPE.label: extractor}, {ONLY_PROTOTYPE.label: model}
     )
     public = PublicData(rows, None, config.aux.negatives, config.seed)
-    scorer = make_scorer(config.privacy, classes, config.data.clients)
+    heads_only = find_method(config.method).sends == "releases"
+    scorer = make_scorer(
+        config.privacy, classes, config.data.clients, heads_only=heads_only
+    )
     orders = Orders(
         config, classes, scorer, networks, public, lambda node: ONLY_PROTOTYPE
     )

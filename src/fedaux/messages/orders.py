@@ -127,7 +127,7 @@ STANDARDISATION = ArrayGroup(
 _EMBEDDING = {"mean": ArrayType(FLOAT, ("H",)), "basis": ArrayType(FLOAT, ("H", "k"))}
 PUBLIC_ARRAYS: dict[str, Mapping[str, ArrayType]] = {  # by scorer
     "class-embedding": _EMBEDDING,
-    "class-moments": {**_EMBEDDING, "split": ArrayType(FLOAT, (3,), low=0, high=1)},
+    "class-moments": {**_EMBEDDING, "split": ArrayType(FLOAT, ("s",), low=0, high=1)},
     "logistic": {
         "mean": ArrayType(FLOAT, ("H",)),
         "radius": ArrayType(FLOAT, (1,), low=SMALLEST_FLOAT),

@@ -10,7 +10,8 @@ or one noise for the sum of all clients (secure sums).
 
 The dimension k and the split are chosen on public data and facts (`choose_split`), never on a
 record. Where second moments would not pay, m is 0: they are not sent, and the head is
-that of the class embedding, with the public covariance.
+that of the class embedding, with the public covariance. Few records of two classes are
+one signed sum (`scoring.signed_sums`), whose split has two shares.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from fedaux.scoring.embedding import (
     ClassEmbeddingScorer,
     ClassValues,
     HeadArrays,
+    Spectrum,
     on_features,
     public_map,
     spectrum,
@@ -39,10 +41,18 @@ from fedaux.scoring.second_moments import (
     HEADS,
     Moments,
     exact_split,
+    is_signed,
     public_split,
     second_size,
     sensitivity,
     values_by_class,
+)
+from fedaux.scoring.signed_sums import (
+    SIGNED_SPLIT,
+    SignedSum,
+    choose_signed,
+    signed_class_values,
+    signed_counts,
 )
 
 ROW_STEPS = 2**20  # to a row of norm 1; times the steps of a share it makes GRID
@@ -61,13 +71,11 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
     facts: PublicFacts = field(default_factory=PublicFacts)
 
     def publish(self, negatives: Features) -> Arrays:
-        """Add the split to the public map, both chosen by `choose_split` unless a dimension is
-        given.
+        """Add the split to the public map, both chosen by `choose_signed` or
+        `choose_split` unless a dimension is given.
         """
         of_negatives = spectrum(negatives)
-        k, split = choose_split(
-            negatives, self.classes, self.facts, self.embedding_dim, of_negatives
-        )
+        k, split = self._choose(negatives, of_negatives)
         mean, basis = public_map(negatives, k, of_negatives)
         return {
             "mean": mean.astype(np.float32),
@@ -75,13 +83,31 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
             "split": public_split(*split),
         }
 
+    def _choose(
+        self, negatives: Features, of_negatives: Spectrum
+    ) -> tuple[int, tuple[float, ...]]:
+        if self.facts.signed and self.classes == 2:
+            k = choose_signed(negatives, self.facts, self.embedding_dim, of_negatives)
+            if k:
+                return k, SIGNED_SPLIT
+        return choose_split(
+            negatives, self.classes, self.facts, self.embedding_dim, of_negatives
+        )
+
     def counts(self, public: Arrays, values: Vector) -> Vector:
+        """Records of each class; a signed sum says how many more one class has, and the
+        declared number does the rest.
+        """
+        if is_signed(exact_split(public)):
+            return signed_counts(public, values, self.facts.records)
         first = self.classes * (public["basis"].shape[1] + 1)
         by_class = values[:first].reshape(self.classes, -1)
         share = exact_split(public)[1]
         return np.asarray(by_class[:, -1] / share)
 
     def class_values(self, public: Arrays, release: Release) -> ClassValues:
+        if is_signed(exact_split(public)):
+            return signed_class_values(public, release)
         return values_by_class(public, self.classes, release)
 
     def head(
@@ -94,7 +120,11 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         """Compute a head on h0's own features; `kind` is one of `HEADS`, where there
         are second moments.
         """
-        if not exact_split(public)[2]:
+        split = exact_split(public)
+        if is_signed(split):
+            weights, bias = SignedSum.of(public, releases).head(reference)
+            return on_features(public, weights, bias)
+        if not split[2]:
             return self.pool(public, releases).head(public, reference)
         moments = Moments.of(public, self.classes, releases)
         weights, bias = HEADS[kind](moments, reference)
@@ -111,7 +141,14 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
                 f"the public map has {k} dimensions. Second moments have at most "
                 f"{MAX_DIMENSION}."
             )
-        return self.classes * (k + 1) + second_size(k, split)
+        if not is_signed(split):
+            return self.classes * (k + 1) + second_size(k, split)
+        if self.classes != 2:
+            raise OrderError(
+                f"the public array 'split' has two shares, for a signed sum: that is for "
+                f"two classes, not {self.classes}"
+            )
+        return k + 1
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         """In steps of 1/GRID. Rounding moves each coordinate of a row by less than 1

@@ -64,6 +64,9 @@ class PublicFacts:
     adjacency: str = "replace-one"
     records: int = 10_000  # of all clients together
     releases: int = 1  # under noise of their own: clients, or one for their secure sum
+    # whether two classes may be sent as one signed sum: `records` were declared, and
+    # releases serve for a head only
+    signed: bool = False
 
 
 def choose_split(

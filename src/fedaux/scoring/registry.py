@@ -14,19 +14,29 @@ from fedaux.scoring.moments_plan import PublicFacts
 
 
 def make_scorer(
-    privacy: PrivacyConfig, classes: int, releases: int = 1, records: int = 0
+    privacy: PrivacyConfig,
+    classes: int,
+    releases: int = 1,
+    records: int = 0,
+    heads_only: bool = False,
 ) -> PublicScorer:
     """Make the scorer of these settings; how many `releases` and `records` are expected
     is for what a server publishes.
 
-    The settings' own number of records comes first.
+    The settings' own number of records comes first. `heads_only`: nobody is weighed as
+    a teacher by the releases.
     """
     if privacy.scorer == "class-embedding":
         return ClassEmbeddingScorer(classes, privacy.dimension)
     if privacy.scorer == "class-moments":
-        expected = privacy.expected_records or records or 10_000
+        declared = privacy.expected_records or records
         facts = PublicFacts(
-            privacy.epsilon, privacy.delta, privacy.adjacency, expected, releases
+            privacy.epsilon,
+            privacy.delta,
+            privacy.adjacency,
+            declared or 10_000,
+            releases,
+            signed=heads_only and classes == 2 and declared > 0,
         )
         return ClassMomentsScorer(classes, privacy.embedding_dim, facts=facts)
     if privacy.scorer == "logistic":

@@ -15,7 +15,7 @@ from scipy.linalg import solve
 from fedaux.core.arrays import Arrays, Vector
 from fedaux.core.failures import OrderError
 from fedaux.messages import Release
-from fedaux.scoring.base import Reference, check_shapes
+from fedaux.scoring.base import Reference
 from fedaux.scoring.embedding import (
     BETWEEN_GROUPS,
     ClassValues,
@@ -40,11 +40,11 @@ def triangle(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Vector]:
     return row, column, weight
 
 
-def public_split(a: float, b: float, m: float) -> NDArray[np.float32]:
-    """The split in single precision, with a² + b² + m² just below 1 in exact
-    arithmetic.
+def public_split(*shares: float) -> NDArray[np.float32]:
+    """The shares (a, b, m), or (a, b) of a signed sum, in single precision, with squares
+    that add up to just below 1 in exact arithmetic.
     """
-    split = np.array([a, b, m], np.float64)
+    split = np.array(shares, np.float64)
     below_one = split / np.linalg.norm(split) * (1 - 2.0**-22)
     return below_one.astype(np.float32)
 
@@ -61,7 +61,12 @@ def sensitivity(split: Vector, adjacency: str) -> float:
     A unit of several records, of shares that add up to at most 1, adds a convex
     combination of their v and of 0. The distance of two such is convex in each, so it
     is largest where both are one of these: the bound is the same.
+
+    A signed sum: v = ±[a·φ | b] of norm √(a² + b²), and replace-one can turn it round.
     """
+    if is_signed(split):
+        norm = math.sqrt(np.square(split).sum())
+        return norm if adjacency == "add-remove" else 2 * norm
     a, b, m = np.square(split)
     if adjacency == "add-remove":
         return math.sqrt(a + b + m)
@@ -78,22 +83,31 @@ def sensitivity(split: Vector, adjacency: str) -> float:
 
 def second_size(k: int, split: Vector) -> int:
     """Return how many numbers of a release are second moments."""
-    if not split[2]:
+    if is_signed(split) or not split[2]:
         return 0
     return k * (k + 1) // 2
 
 
+def is_signed(split: Vector) -> bool:
+    """Whether this is the split (a, b) of one signed sum for two classes."""
+    return len(split) == 2
+
+
 def exact_split(public: Arrays) -> Vector:
-    """The public split as exact doubles, of which the proof needs that a² + b² + m² ≤
-    1.
+    """The public split as exact doubles, of which the proof needs that its squares add
+    up to at most 1: (a, b, m), or (a, b) of a signed sum.
     """
-    check_shapes(public, split=(3,))
+    if public["split"].shape not in ((2,), (3,)):
+        raise OrderError(
+            f"the public array 'split' has shape {public['split'].shape}, not (3,), or "
+            "(2,) for a signed sum"
+        )
     split = public["split"].astype(np.float64)
     total = np.square(split).sum()
     if not ((split >= 0).all() and LEAST_SPLIT <= total <= 1.0):
         raise OrderError(
             f"the public array 'split' is {split.tolist()}: three shares a, b, m ≥ 0, "
-            "a² + b² + m² = 1"
+            "or two, whose squares add up to 1"
         )
     return split
 

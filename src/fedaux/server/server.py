@@ -94,7 +94,10 @@ class Server:
             records = 0  # neighbours differ in it
         declared = config.privacy.declared_records * len(clients)
         releases = 1 if config.federation.secure else max(1, len(clients))
-        scorer = make_scorer(config.privacy, classes, releases, records or declared)
+        heads_only = find_method(config.method).sends == "releases"
+        scorer = make_scorer(
+            config.privacy, classes, releases, records or declared, heads_only
+        )
         public = PublicData(
             aux, test, config.aux.negatives, config.seed, config.head_only
         )

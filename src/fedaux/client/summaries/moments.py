@@ -1,4 +1,5 @@
-"""Class sums, counts and second moments of φ under one noise, for the class moments.
+"""Class sums, counts and second moments of φ under one noise, for the class moments, or
+one signed sum for two classes.
 
 What the server makes of them is in `scoring.second_moments`.
 """
@@ -15,7 +16,12 @@ from fedaux.core.arrays import Arrays, Vector
 from fedaux.privacy.mechanism import GRID, Summary, quantize
 from fedaux.scoring.base import Features, Labels, Shares
 from fedaux.scoring.class_moments import ROW_STEPS, SHARE_STEPS, ClassMomentsScorer
-from fedaux.scoring.second_moments import exact_split, second_size, triangle
+from fedaux.scoring.second_moments import (
+    exact_split,
+    is_signed,
+    second_size,
+    triangle,
+)
 
 _ENTRIES = 2**21  # of rows at a time
 
@@ -26,7 +32,8 @@ def moment_rows(embedded: Vector, split: Vector) -> Vector:
 
     Without second moments, m = 0, there are k + 1 slots.
     """
-    a, b, m = split
+    a, b = split[:2]
+    m = 0.0 if is_signed(split) else split[2]
     first = np.concatenate([a * embedded, np.full((len(embedded), 1), b)], axis=1)
     if m == 0:
         return first
@@ -50,20 +57,26 @@ def class_moments(
     A row is rounded towards zero in steps of 1/ROW_STEPS and then multiplied by its
     share in whole steps of 1/SHARE_STEPS, so a unit adds a convex combination of whole
     rows, times SHARE_STEPS: `scoring.second_moments.sensitivity` holds for it as it does
-    for rows.
+    for rows. In a signed sum, rows of class 0 are subtracted.
     """
     split = exact_split(public)
     labels = np.asarray(labels)
     k = public["basis"].shape[1]
     weights = np.floor(np.asarray(shares, np.float64) * SHARE_STEPS).astype(np.int64)
     is_counted = (labels >= 0) & (labels < scorer.classes) & (weights > 0)
-    first = np.zeros((scorer.classes, k + 1), np.int64)
+    slots = labels
+    sums = scorer.classes
+    if is_signed(split):
+        weights = np.where(labels == 1, weights, -weights)
+        slots = np.zeros_like(labels)
+        sums = 1
+    first = np.zeros((sums, k + 1), np.int64)
     second = np.zeros(second_size(k, split), np.int64)
     width = first.shape[1] + len(second)
     for block in _blocks(np.flatnonzero(is_counted), width):
         rows = moment_rows(embed_per_record(public, features[block]), split)
         steps = quantize(rows, ROW_STEPS / GRID) * weights[block, None]
-        np.add.at(first, labels[block], steps[:, : k + 1])
+        np.add.at(first, slots[block], steps[:, : k + 1])
         second += steps[:, k + 1 :].sum(axis=0)
     bound = scorer.bound(public, adjacency, size)
     values = np.concatenate([first.ravel(), second])

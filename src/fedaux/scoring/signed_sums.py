@@ -1,0 +1,193 @@
+"""Two classes in one signed sum: a record adds v = ±[a·φ | b], + in class 1 and − in
+class 0, with a² + b² = 1.
+
+The difference of the two classes is all that a head needs, and one sum of it has √2 less
+noise than the difference of two sums. How φ varies comes from public rows, and how many
+records there are is declared. It is for few records (`choose_signed`).
+
+The head is a linear regression of s = ±1 on φ with the public covariance C. Along the
+eigenvectors of C, the prior variance of the covariance of φ and s is proportional to
+λ^`POWER`: directions in which public rows vary most are taken to tell most, so noise is
+not amplified in the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedaux.core.arrays import Arrays, Vector
+from fedaux.messages import Release
+from fedaux.privacy.mechanism import continuous_multiplier
+from fedaux.scoring.base import Features, Reference
+from fedaux.scoring.embedding import ClassValues, Spectrum, embed, public_map
+from fedaux.scoring.moments_plan import MAX_DIMENSION, PUBLIC_ROWS, PublicFacts
+from fedaux.scoring.second_moments import exact_split, sensitivity
+
+SIGNED_SPLIT = (math.sqrt(0.91), 0.3)  # a, b
+POWER = 4.0  # of the public variance: see above
+EXPLAINED = 0.2  # share of the variance of s that φ explains, a priori
+BALANCE = 0.15  # a priori standard deviation of the mean of s
+MOST_BALANCE = 0.9
+LEAST_VARIANCE = 1e-6  # of the largest: of a direction that counts
+# of the mean eigenvalue of second moments: up to this error, they are worth their noise
+MOMENTS_ERROR = 0.25
+DIMENSIONS = (4, 8, 16, 32, 64, 128, 256)
+
+
+@dataclass(frozen=True, eq=False)
+class SignedSum:
+    """What the releases of any number of clients, or of a sum over them, say
+    together.
+    """
+
+    mean: Vector  # (k,): of ±φ over all records
+    balance: float  # the mean of ±1
+    noise: float  # standard deviation on each coordinate of `mean`
+    balance_noise: float
+    records: float
+
+    @classmethod
+    def of(cls, public: Arrays, releases: Sequence[Release]) -> SignedSum:
+        """Add up the releases."""
+        a, b = exact_split(public)
+        values = sum(release.arrays["values"] * release.step for release in releases)
+        total = np.asarray(values, np.float64)
+        noise = math.hypot(*(release.scale * release.step for release in releases))
+        records = sum(release.records for release in releases)
+        return cls(
+            total[:-1] / (a * records),
+            float(total[-1] / (b * records)),
+            noise / (a * records),
+            noise / (b * records),
+            records,
+        )
+
+    def head(self, reference: Reference) -> tuple[Vector, Vector]:
+        """(weights (2, k), biases (2,)) on φ, in the scale of logits."""
+        balance = self._shrunk_balance()
+        variances, directions = _directions(reference)
+        # the covariance of φ and s, along each direction
+        found = directions.T @ (self.mean - balance * reference.mean)
+        prior = prior_variances(variances)
+        noise = self.noise**2 + variances / self.records
+        weights = prior / (prior + noise) * found / variances
+        uncertain = prior * noise / (prior + noise) / np.square(variances)
+        unexplained = 1 - balance**2 - float((np.square(weights) * variances).sum())
+        scale = 2 / max(unexplained, 0.05)
+        # a posterior averaged over normal noise of its logit (MacKay 1992)
+        spread = scale**2 * float((uncertain * variances).sum())
+        scale /= math.sqrt(1 + math.pi * spread / 8)
+        on_phi = scale * (directions @ weights)
+        bias = scale * balance - on_phi @ reference.mean
+        return np.stack([-on_phi / 2, on_phi / 2]), np.array([-bias / 2, bias / 2])
+
+    def _shrunk_balance(self) -> float:
+        trust = BALANCE**2 / (BALANCE**2 + self.balance_noise**2)
+        return float(np.clip(trust * self.balance, -MOST_BALANCE, MOST_BALANCE))
+
+
+def _directions(reference: Reference) -> tuple[Vector, Vector]:
+    """(variances, directions in columns) of public rows."""
+    variances, directions = np.linalg.eigh(reference.covariance)
+    least = max(LEAST_VARIANCE * float(variances.max()), 1e-12)
+    return np.maximum(variances, least), directions
+
+
+def prior_variances(variances: Vector) -> Vector:
+    """A priori variance of the covariance of φ and s along each direction: together
+    they explain the share `EXPLAINED` of s.
+    """
+    powers = variances**POWER
+    return np.asarray(EXPLAINED * powers / (powers / variances).sum())
+
+
+def signed_counts(public: Arrays, values: Vector, records: float) -> Vector:
+    """The records of each class, (2,), from a release in units and their number."""
+    difference = values[-1] / exact_split(public)[1]
+    return np.array([records - difference, records + difference]) / 2
+
+
+def signed_class_values(public: Arrays, release: Release) -> ClassValues:
+    """What a signed release says of each class, if the mean of φ over all its records is
+    taken to be the public centre, 0.
+    """
+    a, b = exact_split(public)
+    values = release.arrays["values"] * release.step
+    noise = release.scale * release.step
+    half = values[:-1] / (2 * a)
+    return ClassValues(
+        sums=np.stack([-half, half]),
+        counts=signed_counts(public, values, release.records),
+        noise=noise / (2 * a),
+        count_noise=noise / (2 * b),
+        records=release.records,
+    )
+
+
+def choose_signed(
+    negatives: Features,
+    facts: PublicFacts,
+    embedding_dim: int = 0,
+    of_negatives: Spectrum | None = None,
+) -> int:
+    """Choose the dimension k of a signed sum, or 0 where second moments are worth
+    sending.
+
+    For each dimension, the prior says how much of s a head would explain after the noise
+    of the releases. The dimension with the most is taken. Nothing is asked of a client.
+
+    Args:
+        negatives: Features of D⁻, (|D⁻|, H).
+        facts: The budget, and how many records and releases are expected.
+        embedding_dim: A dimension to use; 0: choose it.
+        of_negatives: Their `spectrum`, if it is known.
+
+    Returns:
+        The dimension, or 0.
+    """
+    order = np.random.default_rng(0).permutation(len(negatives))
+    rows = negatives[order[:PUBLIC_ROWS]]
+    widest = min(rows.shape[1], len(rows) - 1, MAX_DIMENSION)
+    dimensions = [*(k for k in DIMENSIONS if k < widest), widest]
+    if embedding_dim:
+        dimensions = [embedding_dim]
+    spectra = {k: _spectrum_of_phi(rows, k, of_negatives) for k in dimensions}
+    shares = prior_variances(spectra[dimensions[-1]]) / spectra[dimensions[-1]]
+    a, b = SIGNED_SPLIT
+    noise = continuous_multiplier(facts.epsilon, facts.delta)
+    noise *= math.sqrt(facts.releases) / facts.records
+    sum_noise = noise * sensitivity(np.array([a, b]), facts.adjacency) / a
+    explained: dict[int, float] = {}
+    for k, variances in spectra.items():
+        prior = shares[: len(variances)] * variances
+        error = sum_noise**2 + variances / facts.records
+        known = prior / (prior + error)
+        explained[k] = float((shares[: len(variances)] * known).sum())
+    best = max(explained, key=explained.__getitem__)
+    k = len(spectra[best])
+    return k if _moments_error(k, noise, facts) > MOMENTS_ERROR else 0
+
+
+def _spectrum_of_phi(rows: Features, k: int, of_negatives: Spectrum | None) -> Vector:
+    """The variances of φ, the largest first."""
+    mean, basis = public_map(rows, k, of_negatives)
+    public = {"mean": mean.astype(np.float32), "basis": basis.astype(np.float32)}
+    variances, _ = _directions(Reference(embed(public, rows)))
+    return variances[::-1]
+
+
+def _moments_error(k: int, noise: float, facts: PublicFacts) -> float:
+    """The largest error that noise and few records leave on an eigenvalue of the mean of
+    φφᵀ, in units of their mean, 1/k.
+
+    Noise of deviation τ on the diagonal reaches τ√(2k); its share of a record's norm is
+    taken to be a half, m² = 1/2. The entries of a mean over n records have deviations
+    of about 1/(k√n).
+    """
+    of_sum = noise * math.sqrt(2) * sensitivity(np.array([1.0, 0.0]), facts.adjacency)
+    of_records = 1 / (k * math.sqrt(facts.records))
+    return k * math.sqrt(2 * k) * math.hypot(of_sum, of_records)
