@@ -35,7 +35,7 @@ MOST_BALANCE = 0.9
 LEAST_VARIANCE = 1e-6  # of the largest: of a direction that counts
 # of the mean eigenvalue of second moments: up to this error, they are worth their noise
 MOMENTS_ERROR = 0.25
-DIMENSIONS = (4, 8, 16, 32, 64, 128, 256)
+SIGNED_DIMENSIONS = (4, 8, 16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ def choose_signed(
     order = np.random.default_rng(0).permutation(len(negatives))
     rows = negatives[order[:PUBLIC_ROWS]]
     widest = min(rows.shape[1], len(rows) - 1, MAX_DIMENSION)
-    dimensions = [*(k for k in DIMENSIONS if k < widest), widest]
+    dimensions = [*(k for k in SIGNED_DIMENSIONS if k < widest), widest]
     if embedding_dim:
         dimensions = [embedding_dim]
     spectra = {k: _spectrum_of_phi(rows, k, of_negatives) for k in dimensions}
