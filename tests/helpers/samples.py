@@ -8,9 +8,11 @@ from fedaux.core.accounts import Account
 from fedaux.messages import (
     MESSAGE_VERSION,
     Consent,
+    Counts,
     EveryOrder,
     Hello,
     HelloOrder,
+    LookOrder,
     Masked,
     PlanOrder,
     PrepareOrder,
@@ -21,6 +23,8 @@ from fedaux.messages import (
     Sums,
     SumsOrder,
     SumTerms,
+    Tallies,
+    Tally,
     TrainOrder,
     Update,
     plan_of,
@@ -94,6 +98,38 @@ def sums(client: str = "a", records: int = 3, **changes: Any) -> Sums:
     arrays = {"class_sums": [[1, 2], [0, 0]], "counts": [2, 0], "moments": [1, 0, 4]}
     steps = {name: np.array(values, np.int64) << 26 for name, values in arrays.items()}
     return Sums(client, records, ACCOUNT, {**steps, **changes})
+
+
+def look_order(client: str = "a", **changes: Any) -> LookOrder:
+    tallies = Tallies({"answers": Tally("answers"), "hits": Tally("hits", 0.5)})
+    facts = {
+        "prototype": '["mlp", {}]',
+        "classes": 3,
+        "tallies": tallies.to_json(),
+        "size": 8,
+        "h0": "",
+        "random_features": 0,
+        "run": "cafe",
+        "known_entries": 0,
+        "weights": weights(),
+    }
+    return LookOrder(client, **{**facts, **changes})
+
+
+def counts(client: str = "a", **changes: Any) -> Counts:
+    sensitivity = Tallies.from_json(look_order().tallies).sensitivity("replace-one")
+    facts = {
+        "epsilon": 0.1,
+        "delta": 1e-5,
+        "adjacency": "replace-one",
+        "calibration": "analytic",
+        "sensitivity": sensitivity,
+        "scale": multiplier(0.1, 1e-5, "analytic", 8, sensitivity) * sensitivity,
+        "unsafe": False,
+        "account": ACCOUNT,
+        "arrays": {"values": np.arange(8) << 20},
+    }
+    return Counts(client, **{**facts, **changes})
 
 
 def train_order(client: str = "a", **changes: Any) -> TrainOrder:
@@ -192,6 +228,7 @@ def every_order() -> list[EveryOrder]:
         prepare_order(),
         sums_order(),
         train_order(),
+        look_order(),
         sum_order(),
     ]
 

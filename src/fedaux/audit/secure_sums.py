@@ -24,11 +24,14 @@ from fedaux.config.sends import MODELS, NOISY_SUMS, SUMS
 from fedaux.flower.federation import read_reply
 from fedaux.messages import (
     DataOrder,
+    LookOrder,
     PrepareOrder,
     SumOrder,
     SumReply,
     SumsOrder,
     SumTerms,
+    Tallies,
+    Tally,
     TrainOrder,
     identity,
 )
@@ -36,6 +39,7 @@ from fedaux.messages.replies import sums_shapes
 from fedaux.methods.hooks import hooks_of
 from fedaux.methods.summed_update import update_shapes, vector_length
 from fedaux.privacy.curve25519 import FIELD_PRIME, SIGN_BIT, public_key
+from fedaux.privacy.looks import look_scale
 from fedaux.privacy.roster import load_signing_key, make_signing_key, write_roster
 from fedaux.privacy.secure_sum import Keys, agreed_threshold, honest_sites, sum_settings
 from fedaux.scoring.pooled import shared_noise_scale
@@ -98,6 +102,14 @@ def other_orders(order: DataOrder) -> Iterator[tuple[str, DataOrder]]:
             "deviation": np.full(order.width, 3e38, np.float32),
         }
         yield "features divided by 3e38", replace(order, standardisation=flat)
+    elif isinstance(order, LookOrder):
+        zeros = {name: np.zeros_like(array) for name, array in order.weights.items()}
+        yield "a model that predicts one class", replace(order, weights=zeros)
+        one = Tallies({"classes": Tally("classes")})
+        yield (
+            "other bins",
+            replace(order, tallies=one.to_json(), size=one.size(order.classes)),
+        )
     else:
         basis = np.zeros_like(order.public["basis"])
         yield "a map of zeros", replace(order, public={**order.public, "basis": basis})
@@ -173,15 +185,17 @@ class SecureSites:
         )
 
     def _noise_scale(self, order: DataOrder, honest: int) -> float:
+        privacy = self.server.config.privacy
+        if isinstance(order, LookOrder):
+            return look_scale(order, privacy, honest)
         if not isinstance(order, PrepareOrder):
             return 0.0
-        privacy = self.server.config.privacy
         scorer = make_scorer(privacy, order.classes)
         return shared_noise_scale(scorer, order.public, privacy, honest)
 
     def _length(self, order: DataOrder) -> int:
         """Return how many numbers a site's answer to this order has."""
-        if isinstance(order, PrepareOrder):
+        if isinstance(order, PrepareOrder | LookOrder):
             return order.size
         if isinstance(order, SumsOrder):
             return vector_length(sums_shapes(order.classes, order.width, order.sends))

@@ -21,7 +21,7 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.accounts import Account
 from fedaux.core.failures import OrderError
 from fedaux.core.io import locked, write_atomically
-from fedaux.messages import PrepareOrder, TrainOrder
+from fedaux.messages import LookOrder, PrepareOrder, TrainOrder
 from fedaux.privacy.account import BudgetStore
 from fedaux.privacy.account_file import Entry
 from fedaux.privacy.accounting import Mechanism
@@ -55,7 +55,7 @@ class AnswerStore:
 
     def with_noise(
         self,
-        order: PrepareOrder | TrainOrder,
+        order: PrepareOrder | TrainOrder | LookOrder,
         request: str,
         path: Path,
         plan: Callable[[list[Entry]], Mechanism],

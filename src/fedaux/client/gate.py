@@ -13,9 +13,10 @@ reveals nothing.
 | PrepareOrder | noisy sums | the site's own scorer |
 | SumsOrder | sums, second moments, … | own method or `head_init` makes a head of them |
 | TrainOrder | models, noisy if private | own method and options, few enough epochs |
+| LookOrder | noisy counts | `privacy.look_epsilon`, bins that each record is in once |
 | SumOrder | – | `federation.secure`; the order that began the sum is admitted again |
 
-Each of the middle three must ask for a secure sum if `federation.secure` is set, and
+Each of the middle four must ask for a secure sum if `federation.secure` is set, and
 must not if it is not. With `approval = "ask"` it must also belong to a plan that the
 owner has approved (`client.approvals`).
 """
@@ -34,6 +35,7 @@ from fedaux.config.methods import allowed_sums, find_method
 from fedaux.config.schema import Config
 from fedaux.config.sends import (
     MODELS,
+    NOISY_COUNTS,
     NOISY_MODELS,
     NOISY_SUMS,
     needed_by,
@@ -48,11 +50,13 @@ from fedaux.messages import (
     DataOrder,
     EveryOrder,
     HelloOrder,
+    LookOrder,
     PlanOrder,
     PrepareOrder,
     RunPlan,
     SumOrder,
     SumsOrder,
+    Tallies,
     TrainOrder,
 )
 from fedaux.messages.plan import KIND_OF_ORDER
@@ -80,6 +84,8 @@ def word_of(kind: str, facts: Mapping[str, Any], site: Site) -> str:
         return word_for_sums(str(facts.get("sends", "")), site.sends)
     if kind == "train":
         return NOISY_MODELS if site.config.privacy.private_training else MODELS
+    if kind == "look":
+        return NOISY_COUNTS
     raise OrderError(
         f"Cannot read the plan of the run: it asks for {kind!r}, which this version "
         "does not know."
@@ -143,6 +149,8 @@ def admit_run(server: Config, site: Site) -> None:
     head = server.analytic_head
     if head is not None and head.sums:
         check_head(head.sends, config)
+    if server.tests_at_sites:
+        check_looks(config)
     if not server.trains:
         return
     check_options(json.dumps(dict(server.method_options)), config)
@@ -178,6 +186,19 @@ def admit_training(order: TrainOrder, site: Site) -> None:
     own_hooks(order, config)
 
 
+def admit_look(order: LookOrder, site: Site) -> None:
+    _admit_data(order, site)
+    check_looks(site.config)
+    check_sizes(order.random_features, site.config)
+    tallies = Tallies.from_json(order.tallies)
+    tallies.check(order.classes)
+    if tallies.size(order.classes) != order.size:
+        raise OrderError(
+            f"Cannot count: the order says that there are {order.size} bins, and its "
+            f"tallies have {tallies.size(order.classes)}."
+        )
+
+
 def admit_step(order: SumOrder, site: Site) -> None:
     """One of the later messages of a secure sum; the order that began it is admitted
     for itself.
@@ -210,6 +231,7 @@ _GATES: dict[type, Callable[[Any, Site], None]] = {
     PrepareOrder: admit_release,
     SumsOrder: admit_sums,
     TrainOrder: admit_training,
+    LookOrder: admit_look,
     SumOrder: admit_step,
 }
 
@@ -279,6 +301,16 @@ def check_scorer(scorer: str, config: Config) -> None:
         raise OrderError(
             f"Cannot release with the scorer {scorer!r}: this site's settings have "
             f"{own!r}."
+        )
+
+
+def check_looks(config: Config) -> None:
+    """Raise an error unless the site holds records out, and its owner allows looks."""
+    if config.privacy.look_epsilon == 0 or not config.tests_at_sites:
+        raise OrderError(
+            "Cannot answer a look: this site's own settings hold out no records for "
+            "it. Its owner can set data.site_test_fraction and privacy.look_epsilon in "
+            "site.toml."
         )
 
 

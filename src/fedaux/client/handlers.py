@@ -21,6 +21,7 @@ from fedaux.client.answers import AnswerStore
 from fedaux.client.approvals import ApprovalLog, keep_plan, under_approval
 from fedaux.client.gate import admit, own_hooks, word_of
 from fedaux.client.loading import load_features, load_mapped, load_records, load_task
+from fedaux.client.looks import Looks
 from fedaux.client.proposals import Proposal
 from fedaux.client.releases import Releases
 from fedaux.client.secure_sums import Participation
@@ -42,10 +43,12 @@ from fedaux.messages import (
     MESSAGE_VERSION,
     Answer,
     Consent,
+    Counts,
     DataOrder,
     EveryOrder,
     Hello,
     HelloOrder,
+    LookOrder,
     Masked,
     PlanOrder,
     PrepareOrder,
@@ -137,6 +140,14 @@ def train(order: TrainOrder, site: Site) -> Update | SumReply:
         return trained_update(task)
 
 
+def look(order: LookOrder, site: Site) -> Counts | SumReply:
+    """Count held-out records under noise, or begin a secure sum of such counts."""
+    if order.sum:
+        return Participation.of(order, site).begin(order)
+    with under_approval(order, site):
+        return looks_of(order, site).counts(order)
+
+
 def secure_sum(order: SumOrder, site: Site) -> SumReply | Masked:
     """Answer one of the later messages of a secure sum."""
     if order.step != "masked":
@@ -169,6 +180,8 @@ def masked(order: SumOrder, site: Site, vector_of: VectorOf) -> Masked:
         if isinstance(asked, PrepareOrder):
             releases_of(asked, site).masked(asked, part.masked_path, part.honest, mask)
             prepare_teaching(asked, site)
+        elif isinstance(asked, LookOrder):
+            looks_of(asked, site).masked(asked, part.masked_path, part.honest, mask)
         else:
             store.only_once(
                 f"{part.terms.run}|{statistic(asked)}", part.own_hash(state)
@@ -189,6 +202,7 @@ _HANDLERS: dict[type, Callable[[Any, Site], Hello | Answer]] = {
     PrepareOrder: prepare,
     SumsOrder: sums,
     TrainOrder: train,
+    LookOrder: look,
     SumOrder: secure_sum,
 }
 
@@ -200,6 +214,10 @@ def releases_of(order: PrepareOrder, site: Site) -> Releases:
 
     once_in = site.vault if site.is_simulated else None
     return Releases(AnswerStore.of(site, order.client), own_data, once_in)
+
+
+def looks_of(order: LookOrder, site: Site) -> Looks:
+    return Looks(AnswerStore.of(site, order.client), site)
 
 
 def summed_features(order: SumsOrder, site: Site) -> tuple[Arrays, int]:

@@ -11,6 +11,7 @@ from typing import cast
 from torch import nn
 
 from fedaux.client.features import PrivateFeatureCache
+from fedaux.client.held_out import split_of
 from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.core.arrays import Arrays, fingerprint_arrays
@@ -19,7 +20,7 @@ from fedaux.core.io import DECODED, caching_in, delete_all_but_newest
 from fedaux.core.rng import derive_seed
 from fedaux.data.federated import open_private
 from fedaux.data.records import Records
-from fedaux.messages import DataOrder, SumsOrder, TrainOrder
+from fedaux.messages import DataOrder, LookOrder, SumsOrder, TrainOrder
 from fedaux.models import (
     HeadFeatures,
     Prototype,
@@ -38,8 +39,20 @@ FEATURES_KEPT = 8
 
 
 def load_records(site: Site, order: DataOrder) -> Records:
-    """Load the client's private data: its part of the configured split, or all records
-    of its site.
+    """Load the private records that the client trains on: all that it does not hold
+    out.
+    """
+    return split_of(site, order.client, _load_all(site, order))[0]
+
+
+def load_held_out(site: Site, order: LookOrder) -> Records:
+    """Load the private records on which the client tests models."""
+    return split_of(site, order.client, _load_all(site, order))[1]
+
+
+def _load_all(site: Site, order: DataOrder) -> Records:
+    """Load all private records: the client's part of the configured split, or those of
+    its site.
 
     Data that a site decodes, above all images, are as private as the files, and stay in
     its vault.
@@ -84,6 +97,27 @@ def open_rows(order: TrainOrder, site: Site) -> tuple[Prototype, Records]:
             order.prototype, records.shape, order.classes, device, precision
         )
         return model, records
+    return open_head(order, site, records, device)
+
+
+def open_held_out(order: LookOrder, site: Site) -> tuple[Prototype, Records]:
+    """Return the model of a look and the records held out, or their features if the
+    model is a head. They compute on the CPU in float32, one record at a time.
+    """
+    records = load_held_out(site, order)
+    if order.h0:
+        model, records = open_head(order, site, records, "cpu")
+    else:
+        shape = records.shape
+        model = cached_model(order.prototype, shape, order.classes, "cpu", "float32")
+    load_ordered(model, order.weights)
+    return model, records
+
+
+def open_head(
+    order: TrainOrder | LookOrder, site: Site, records: Records, device: str
+) -> tuple[Prototype, Records]:
+    """Return the resident head of an order, and the features of these records."""
     features = replace(records, x=features_of(order, site, Records(records.x)))
     statistics = fingerprint_arrays(order.standardisation)
     model = cached_head(
@@ -107,7 +141,9 @@ def load_mapped(order: SumsOrder, site: Site) -> tuple[HeadFeatures, Records]:
     return mapped, features
 
 
-def standardise(features: HeadFeatures, order: SumsOrder | TrainOrder) -> None:
+def standardise(
+    features: HeadFeatures, order: SumsOrder | TrainOrder | LookOrder
+) -> None:
     try:
         features.standardise(order.standardisation)
     except ValueError as error:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from fedaux.client.summaries import summarise
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.failures import OrderError
 from fedaux.data.records import Records
-from fedaux.messages import PrepareOrder, Release, identity
+from fedaux.messages import Counts, PrepareOrder, Release, identity
 from fedaux.privacy.account_file import SUM_REQUEST, Entry
 from fedaux.privacy.accounting import Mechanism, release_mechanism
 from fedaux.privacy.mechanism import Summary, release
@@ -31,6 +32,7 @@ from fedaux.scoring.base import Features
 from fedaux.scoring.moments_plan import MAX_DIMENSION
 from fedaux.scoring.registry import make_scorer
 
+T = TypeVar("T", Release, Counts)
 OwnData = Callable[[], tuple[Records, Features]]
 
 
@@ -60,11 +62,12 @@ class Releases:
         path = self.store.folder / f"release-{request}.json"
 
         def draw(mechanism: Mechanism, summary: Summary) -> bytes:
-            return to_bytes(release(summary, order.client, self.privacy))
+            return noisy_to_bytes(release(summary, order.client, self.privacy))
 
         content = self._with_noise(order, request, path, draw)
         account = self.store.account().to_json()
-        return replace(from_bytes(content), client=order.client, account=account)
+        stored = noisy_from_bytes(Release, content)
+        return replace(stored, client=order.client, account=account)
 
     def masked(
         self,
@@ -160,8 +163,8 @@ def check_width(order: PrepareOrder, privacy: PrivacyConfig) -> None:
         )
 
 
-def to_bytes(item: Release) -> bytes:
-    """Return a release as JSON, without the account, which changes."""
+def noisy_to_bytes(item: Release | Counts) -> bytes:
+    """Return an answer with noise as JSON, without the account, which changes."""
     fields = {
         key: value
         for key, value in vars(item).items()
@@ -170,8 +173,8 @@ def to_bytes(item: Release) -> bytes:
     return json.dumps({**fields, "values": item.arrays["values"].tolist()}).encode()
 
 
-def from_bytes(content: bytes) -> Release:
-    """Read what `to_bytes` wrote."""
+def noisy_from_bytes(kind: type[T], content: bytes) -> T:
+    """Read what `noisy_to_bytes` wrote."""
     fields = json.loads(content)
     values = np.asarray(fields.pop("values"), dtype=np.int64)
-    return Release(**fields, account="", arrays={"values": values})
+    return kind(**fields, account="", arrays={"values": values})

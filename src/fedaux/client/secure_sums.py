@@ -35,6 +35,7 @@ from fedaux.core.failures import OrderError
 from fedaux.core.io import delete_all_but_newest, hashed_name, locked, write_atomically
 from fedaux.messages import (
     DataOrder,
+    LookOrder,
     Masked,
     PrepareOrder,
     SumOrder,
@@ -45,6 +46,7 @@ from fedaux.messages import (
     question,
 )
 from fedaux.messages.stored import order_from_bytes, order_to_bytes
+from fedaux.privacy.looks import look_scale
 from fedaux.privacy.roster import (
     ROSTER_FILE,
     load_signing_key,
@@ -366,10 +368,10 @@ class Participation:
                 f"the order belongs to the run {order.run!r}, the terms to "
                 f"{terms.run!r}"
             )
-        if isinstance(order, PrepareOrder) and order.size != terms.length:
+        if isinstance(order, PrepareOrder | LookOrder) and order.size != terms.length:
             raise OrderError(
-                f"the terms are for {terms.length} numbers, and a release has "
-                f"{order.size}"
+                f"the terms are for {terms.length} numbers, and the answer to the "
+                f"order has {order.size}"
             )
         scale = self._own_scale(order)
         if not math.isclose(terms.scale, scale, rel_tol=1e-9):
@@ -382,9 +384,11 @@ class Participation:
         """Return the scale of this site's share of the noise, by its own settings; 0
         for what has no noise.
         """
+        privacy = self.site.config.privacy
+        if isinstance(order, LookOrder):
+            return look_scale(order, privacy, self.honest)
         if not isinstance(order, PrepareOrder):
             return 0.0
-        privacy = self.site.config.privacy
         return shared_noise_scale(
             make_scorer(privacy, order.classes), order.public, privacy, self.honest
         )

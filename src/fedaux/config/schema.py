@@ -182,6 +182,12 @@ class Config(Settings):
             f"privacy.epsilon = {privacy.epsilon:g}, which the scores already cost.",
         )
         require(
+            not self.tests_at_sites or privacy.look_epsilon > 0,
+            "data.site_test_fraction holds out records of each site, and "
+            "privacy.look_epsilon = 0 lets no site be asked about them. Set "
+            "privacy.look_epsilon, for example to 1.",
+        )
+        require(
             privacy.unit == "record" or self.data.person != "",
             (
                 "privacy.unit = 'person' needs data.person, the person a record "
@@ -321,6 +327,11 @@ class Config(Settings):
         as it is.
         """
         return self.head_only or not self.trains
+
+    @property
+    def tests_at_sites(self) -> bool:
+        """Whether the final model is tested on records that the sites hold out."""
+        return self.data.site_test_fraction > 0
 
     @property
     def releases(self) -> bool:

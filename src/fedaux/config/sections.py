@@ -70,6 +70,9 @@ class DataConfig(Settings):
     # the fraction of the private records that is held out for validation. It replaces
     # the test set
     validation_fraction: Momentum = 0.0
+    # the fraction of each site's records that the site never trains on. It tests the
+    # final model on them, at the cost of privacy.look_epsilon
+    site_test_fraction: Momentum = 0.0
     # the number of simulated clients
     clients: Count = 10
     # how records are split: by a Dirichlet distribution, in shards, or evenly (iid).
@@ -276,8 +279,11 @@ class PrivacyConfig(Settings):
     # ε of one release of scores
     epsilon: Epsilon = 0.1
     # ε of everything that a client ever releases, including private training. With 0,
-    # it may make one release only
+    # it may make one release only, and answer one look
     epsilon_total: NonNegative = 0.0
+    # ε of one look: noisy counts of the records that a site holds out, by which the
+    # final model is tested. With 0, sites answer no looks
+    look_epsilon: NonNegative = 0.0
     # δ of everything. Choose it well below 1 / number of records
     delta: Fraction = 1e-5
     # what ε protects: one record, or a person with all their records (see data.person)
@@ -358,8 +364,8 @@ class PrivacyConfig(Settings):
 
     @property
     def epsilon_budget(self) -> float:
-        """ε of all releases and private training of a client, ever."""
-        return self.epsilon_total or self.epsilon
+        """ε of all releases, looks and private training of a client, ever."""
+        return self.epsilon_total or self.epsilon + self.look_epsilon
 
     @property
     def dimension(self) -> int:

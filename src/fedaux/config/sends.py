@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 NOISY_SUMS = "noisy sums"
 MODELS = "models"
 NOISY_MODELS = "noisy models"
+NOISY_COUNTS = "noisy counts"
 SUMS = {  # by what an order for sums asks for
     "class-sums": "sums",
     "moments": "second moments",
 }
 MEANINGS = {
     NOISY_SUMS: "releases under ε: certainty scores, or what a private head is made of",
+    NOISY_COUNTS: "looks under ε: how many held-out records a model classifies as what",
     NOISY_MODELS: "models from private training, under ε",
     MODELS: "trained models, their losses and training times, without noise",
     "sums": "sums of features of each class, without noise",
@@ -40,9 +42,10 @@ def needed_by(config: Config) -> tuple[str, ...]:
         words.append(NOISY_SUMS)
     if head is not None and head.sums:
         words.append(SUMS[head.sends])
-    if not config.trains:
-        return tuple(words)
-    words.append(NOISY_MODELS if config.privacy.private_training else MODELS)
+    if config.trains:
+        words.append(NOISY_MODELS if config.privacy.private_training else MODELS)
+    if config.tests_at_sites:
+        words.append(NOISY_COUNTS)
     return tuple(words)
 
 

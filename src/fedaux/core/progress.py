@@ -21,7 +21,7 @@ from fedaux.core.accounts import Account
 from fedaux.core.failures import Failure
 from fedaux.core.results import RoundResult
 
-Task = Literal["release", "sums", "sum", "train"]
+Task = Literal["release", "sums", "sum", "train", "look"]
 Phase = Literal["", "connect", "pretrain", "features", "distil"]
 
 

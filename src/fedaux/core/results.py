@@ -161,5 +161,81 @@ class RoundResult:
         return cls(**fields)
 
 
+@dataclass(frozen=True)
+class NoisyCounts:
+    """Counts in bins, with noise.
+
+    Attributes:
+        values: The count of each bin of each tally.
+        deviation: Of the noise on each of them, in records; it is that of a tally of
+            weight 1 divided by its weight.
+        sites: Whose records were counted.
+    """
+
+    values: dict[str, list[float]]
+    deviation: dict[str, float]
+    sites: tuple[str, ...]
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> NoisyCounts:
+        return cls(**{**table, "sites": tuple(table["sites"])})
+
+
+@dataclass(frozen=True)
+class SiteTest:
+    """What the sites have counted of the records that they hold out.
+
+    Attributes:
+        round: The round after which the model was tested.
+        classes: The number of classes.
+        edges: Where the bins of scores end, as differences of logits.
+        epsilon: ε of the look at each site.
+        total_before: The largest total ε of any site before the look; None if none had
+            answered under noise.
+        total: The same after it.
+        counts: Of all sites together, by prototype.
+        by_site: Of each site; {} in a secure sum.
+        failures: Sites that have not answered.
+    """
+
+    round: int
+    classes: int
+    edges: tuple[float, ...]
+    epsilon: float
+    total_before: float | None
+    total: float | None
+    counts: dict[str, NoisyCounts]
+    by_site: dict[str, NoisyCounts] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites whose records were counted."""
+        return tuple(
+            sorted({site for counts in self.counts.values() for site in counts.sites})
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a table for JSON."""
+        return {
+            **vars(self),
+            "counts": _tables(self.counts),
+            "by_site": _tables(self.by_site),
+            "failures": [vars(failure) for failure in self.failures],
+        }
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> SiteTest:
+        fields = dict(table)
+        fields["edges"] = tuple(table["edges"])
+        for name in ("counts", "by_site"):
+            fields[name] = {
+                label: NoisyCounts.from_dict(counts)
+                for label, counts in table[name].items()
+            }
+        fields["failures"] = tuple(Failure(**item) for item in table["failures"])
+        return cls(**fields)
+
+
 def _tables(by_client: Mapping[str, object]) -> dict[str, Any]:
     return {client: vars(metrics) for client, metrics in by_client.items()}

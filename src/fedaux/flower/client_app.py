@@ -15,6 +15,7 @@ from fedaux.flower.serialization import deserialize, make_reply
 from fedaux.messages import (
     EveryOrder,
     HelloOrder,
+    LookOrder,
     PlanOrder,
     PrepareOrder,
     SumOrder,
@@ -47,6 +48,12 @@ def prepare(message: Message, context: Context) -> Message:
 @redact_errors
 def sums(message: Message, context: Context) -> Message:
     return answer(SumsOrder, message, context)
+
+
+@app.query("look")
+@redact_errors
+def look(message: Message, context: Context) -> Message:
+    return answer(LookOrder, message, context)
 
 
 @app.query("sum")

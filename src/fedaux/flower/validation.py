@@ -21,7 +21,9 @@ from fedaux.core.arrays import Arrays
 from fedaux.messages import (
     Answer,
     Consent,
+    Counts,
     InvalidReplyError,
+    LookOrder,
     Masked,
     Order,
     PrepareOrder,
@@ -29,11 +31,13 @@ from fedaux.messages import (
     SumReply,
     Sums,
     SumsOrder,
+    Tallies,
     TrainOrder,
     Update,
     check_reply,
 )
 from fedaux.messages.replies import MAX_STEPS
+from fedaux.messages.tallies import STEPS
 from fedaux.methods.analytic_heads import SUM_BITS, FeatureMoments, FeatureSums
 from fedaux.methods.contribution import ENSEMBLE_BITS
 from fedaux.methods.hooks import Hooks, LocalWork, hooks_of, with_extra
@@ -76,6 +80,9 @@ def validate_reply(
     if isinstance(reply, Masked):
         # a masked vector is as good as random: beside its form there is nothing that a
         # server could check
+        return
+    if isinstance(reply, Counts):
+        _check_look(order, reply, max_records)
         return
     if not 1 <= reply.records <= max_records:
         raise InvalidReplyError(
@@ -191,6 +198,22 @@ def _check_ensemble(ensemble: Arrays) -> None:
     most = limit * mass[:, None]
     if (logits > most).any() or (logits < -most).any():
         raise InvalidReplyError(f"its logits exceed {limit}")
+
+
+def _check_look(order: Order, reply: Counts, max_records: int) -> None:
+    """Counts of at most so many records, noise included."""
+    assert isinstance(order, LookOrder)
+    tallies = Tallies.from_json(order.tallies)
+    if reply.sensitivity != tallies.sensitivity(reply.adjacency):
+        raise InvalidReplyError("its sensitivity is not that of the bins")
+    largest = max_records * STEPS * math.sqrt(len(tallies.by_name))
+    limit = largest + reply.scale * (math.sqrt(order.size) + NOISE_TAIL)
+    norm = float(np.linalg.norm(reply.arrays["values"].astype(np.float64)))
+    if not norm <= limit:
+        raise InvalidReplyError(
+            f"its counts have norm {norm:.3g} in steps; {limit:.3g} is the limit for "
+            f"{max_records} records"
+        )
 
 
 def _check_sums(order: SumsOrder, reply: Sums, max_records: int) -> None:

@@ -20,6 +20,7 @@ from fedaux.messages.orders import (
     DataOrder,
     EveryOrder,
     HelloOrder,
+    LookOrder,
     Order,
     PlanOrder,
     PrepareOrder,
@@ -33,6 +34,7 @@ from fedaux.messages.plan import RunPlan, plan_of
 from fedaux.messages.replies import (
     Answer,
     Consent,
+    Counts,
     Hello,
     Masked,
     Release,
@@ -43,12 +45,14 @@ from fedaux.messages.replies import (
     Update,
     answer_type,
 )
+from fedaux.messages.tallies import Tallies, Tally
 
 __all__ = [
     "MESSAGE_VERSION",
     "ORDERS",
     "Answer",
     "Consent",
+    "Counts",
     "DataOrder",
     "Disclosure",
     "EveryOrder",
@@ -56,6 +60,7 @@ __all__ = [
     "Hello",
     "HelloOrder",
     "InvalidReplyError",
+    "LookOrder",
     "Masked",
     "Order",
     "Part",
@@ -72,6 +77,8 @@ __all__ = [
     "SumTerms",
     "Sums",
     "SumsOrder",
+    "Tallies",
+    "Tally",
     "Teaching",
     "TrainOrder",
     "Update",

@@ -18,6 +18,7 @@ import numpy as np
 
 from fedaux.core.arrays import Arrays
 from fedaux.messages.declaration import Part, asked, order
+from fedaux.messages.tallies import MAX_BINS
 from fedaux.messages.types import (
     ANY_NAME,
     MAX_JSON,
@@ -280,6 +281,32 @@ class TrainOrder:
     sum: str = asked(SUM, Part.CARRIER, default="")
 
 
+@order("query.look")
+class LookOrder:
+    """Count the records that the site holds out, by what a model says of them, and
+    answer with noise on every count.
+    """
+
+    client: str = asked(NAME, Part.SITE)
+    prototype: str = asked(SPEC, Part.RUN)
+    classes: int = asked(CLASSES, Part.RUN)
+    # `Tallies` as JSON: the bins
+    tallies: str = asked(JsonObject(), Part.RUN)
+    # number of bins
+    size: int = asked(Number(1, MAX_BINS), Part.RUN)
+    # as in `TrainOrder`
+    h0: str = asked(HASH, Part.RUN)
+    random_features: int = asked(Number(0, MAX_RANDOM_FEATURES), Part.RUN)
+    run: str = asked(NAME, Part.RUN)
+    known_entries: int = asked(COUNT, Part.CARRIER)
+    weights: Arrays = asked(MODEL, Part.ROUND)
+    extractor: Arrays = asked(EXTRACTOR, Part.CARRIER, default_factory=dict)
+    standardisation: Arrays = asked(STANDARDISATION, Part.RUN, default_factory=dict)
+    known_signature: str = asked(HASH, Part.CARRIER, default="")
+    plan: str = asked(HASH, Part.CARRIER, default="")
+    sum: str = asked(SUM, Part.CARRIER, default="")
+
+
 @order("query.sum")
 class SumOrder:
     """One of the four messages that follow an order with terms.
@@ -299,6 +326,8 @@ class SumOrder:
         return SumTerms.from_json(self.sum)
 
 
-DataOrder = PrepareOrder | SumsOrder | TrainOrder  # to be answered from private records
+DataOrder = (
+    PrepareOrder | SumsOrder | TrainOrder | LookOrder
+)  # to be answered from private records
 Order = DataOrder | SumOrder | PlanOrder
 EveryOrder = HelloOrder | Order

@@ -19,13 +19,21 @@ from typing import Any
 from fedaux.core.failures import OrderError
 from fedaux.messages.declaration import fields_of
 from fedaux.messages.identity import run_facts
-from fedaux.messages.orders import NAME, DataOrder, PrepareOrder, SumsOrder, TrainOrder
+from fedaux.messages.orders import (
+    NAME,
+    DataOrder,
+    LookOrder,
+    PrepareOrder,
+    SumsOrder,
+    TrainOrder,
+)
 from fedaux.messages.types import Hash, Number, Text, Type
 
 KIND_OF_ORDER: dict[type, str] = {
     PrepareOrder: "release",
     SumsOrder: "sums",
     TrainOrder: "train",
+    LookOrder: "look",
 }
 SPARE_ROUNDS = 5  # rounds that a server may ask for once more, after a fault of its own
 # secure sums with noise: the second one costs those sites again whose vector has left
@@ -37,7 +45,7 @@ ATTEMPTS = 2
 class Ask:
     """Orders of one kind that a run will send to a site."""
 
-    kind: str  # release, sums or train
+    kind: str  # release, sums, train or look
     at_most: int  # orders that differ; the same order may come as often as it takes
     facts: dict[str, Any]  # what is fixed for the run (`identity.run_facts`)
 
@@ -170,7 +178,8 @@ def most_orders(order: DataOrder, rounds: int, secure: bool) -> int:
     """
     if isinstance(order, TrainOrder):
         return rounds + SPARE_ROUNDS
-    return ATTEMPTS if secure and isinstance(order, PrepareOrder) else 1
+    with_noise = isinstance(order, PrepareOrder | LookOrder)
+    return ATTEMPTS if secure and with_noise else 1
 
 
 def _check(name: str, kind: Type, value: Any) -> None:

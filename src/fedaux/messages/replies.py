@@ -21,6 +21,7 @@ from fedaux.messages.orders import (
     NAME,
     REAL,
     DataOrder,
+    LookOrder,
     Order,
     PlanOrder,
     PrepareOrder,
@@ -95,6 +96,10 @@ def ensemble_shapes(order: TrainOrder) -> dict[str, tuple[int, ...]]:
         return {}
     size = Teaching.from_json(order.teaching).examples
     return {"logits": (size, order.classes), "mass": (size,), "squares": (size,)}
+
+
+def _counted(order: LookOrder) -> Type:
+    return ArrayGroup({"values": ArrayType(LONG, (order.size,))}, needed=True)
 
 
 def _released(order: PrepareOrder) -> Type:
@@ -285,6 +290,29 @@ class Update:
 
 
 @reply
+class Counts:
+    """How many held-out records are in each bin of a look, with noise added.
+
+    `values * step` are the counts, `scale * step` the standard deviation of their noise
+    for a tally of weight 1.
+    """
+
+    client: str = answered(_client, NAME_OF_CLIENT)
+    epsilon: float = answered(POSITIVE, BUDGET)
+    delta: float = answered(Number(0, 1, whole=False, strict=True), BUDGET)
+    adjacency: str = answered(NAME, BUDGET)
+    calibration: str = answered(NAME, BUDGET)
+    sensitivity: float = answered(POSITIVE, BUDGET)  # ℓ₂, in steps
+    scale: float = answered(POSITIVE, BUDGET)  # of the noise, in steps
+    unsafe: bool = answered(Flag(), BUDGET)
+    account: str = answered(ACCOUNT_JSON, ACCOUNT)
+    # {"values": int64 (size,)}
+    arrays: Arrays = answered(
+        _counted, Disclosure.always("noisy counts of held-out records", COVERED)
+    )
+
+
+@reply
 class SumReply:
     """A site's part in the protocol of a secure sum: keys, encrypted shares, a
     signature, or shares of secrets.
@@ -356,12 +384,14 @@ class SecureTotal:
     scale: float
 
 
-Answer = Release | Sums | Update | Masked | SumReply | Consent  # of a site
+# of a site
+Answer = Release | Sums | Update | Counts | Masked | SumReply | Consent
 _ANSWERS: dict[type, type[Answer]] = {
     PlanOrder: Consent,
     PrepareOrder: Release,
     SumsOrder: Sums,
     TrainOrder: Update,
+    LookOrder: Counts,
 }
 
 

@@ -20,6 +20,7 @@ FILE = "account.jsonl"
 # (`privacy.account.BudgetStore.write_off`)
 LOST = "lost"
 TRAINING = "training "  # begins the request of a round of private training
+LOOK_REQUEST = "look "  # is in the request of a look
 SUM_REQUEST = "secure sum "  # is in the request of a site's part in a secure sum
 
 
@@ -95,12 +96,18 @@ class Entry:
         return self.request.startswith(TRAINING)
 
     @property
+    def looks(self) -> bool:
+        return LOOK_REQUEST in self.request
+
+    @property
     def kind(self) -> str:
         """The kind of entry, in the words of a report."""
         if self.trains:
             return "private training"
         if self.request == LOST:
             return "written off"
+        if self.looks:
+            return "look"
         return "release"
 
 

@@ -21,6 +21,7 @@ from fedaux.core.accounts import Account
 from fedaux.core.results import RoundResult
 from fedaux.messages import (
     Consent,
+    Counts,
     Disclosure,
     Hello,
     Masked,
@@ -38,10 +39,13 @@ from fedaux.privacy.units import NEIGHBOURS
 
 
 def disclosures(
-    private_training: bool, sums: bool = False, secure: bool = False
+    private_training: bool,
+    sums: bool = False,
+    secure: bool = False,
+    looks: bool = False,
 ) -> list[tuple[str, str]]:
     """List what leaves a client and how it is protected, uncovered fields first;
-    `sums`: whether sums are sent.
+    `sums`: whether sums are sent; `looks`: whether held-out records are counted.
     """
     kinds: list[type] = [Hello, Consent]
     if secure:
@@ -50,6 +54,8 @@ def disclosures(
         kinds += [Release, Update]
         if sums:
             kinds.append(Sums)
+        if looks:
+            kinds.append(Counts)
     protections = {}
     for disclosure in [*disclosed_by(*kinds), *SIDE_CHANNELS]:
         protection = disclosure.private if private_training else disclosure.plain
@@ -85,6 +91,7 @@ _SUMMED_SUMS = (
     "the sum of the sites' features is seen without differential privacy; "
     f"{_DIFFERENCES}"
 )
+_COUNTS = "counts of held-out records"
 _SIZES = "the sizes of the clients' data are sent as they are"
 _TIMING = "when replies arrive, and whether data could be read, can be seen"
 _ELSEWHERE = "what is revealed about the same data outside these accounts adds to this"
@@ -134,6 +141,8 @@ class Ledger:
     unprotected_sums: int = 0  # clients that sent sums of their features
     models: bool = True
     secure: SumAssumption | None = None
+    # clients that have counted held-out records
+    looked: Collection[str] = ()
 
     @classmethod
     def of(
@@ -145,6 +154,7 @@ class Ledger:
         unprotected_sums: int = 0,
         models: bool = True,
         secure: SumAssumption | None = None,
+        looked: Collection[str] = (),
     ) -> Ledger:
         """Make the ledger from the parts of a run's state."""
         trained = Counter(
@@ -160,19 +170,25 @@ class Ledger:
             unprotected_sums,
             models,
             secure,
+            looked,
         )
+
+    @property
+    def _noisy(self) -> set[str]:
+        """Clients that sent anything under noise."""
+        return {*self.releases, *self.trained, *self.looked}
 
     @property
     def clients(self) -> list[str]:
         """Clients that sent anything under noise, in alphabetical order."""
-        return sorted({*self.releases, *self.trained})
+        return sorted(self._noisy)
 
     @cached_property
     def _accounts(self) -> list[Account]:
         """The accounts of `clients`, unsorted: sorting them each round would take most
         of the time.
         """
-        return [self.accounts[client] for client in {*self.releases, *self.trained}]
+        return [self.accounts[client] for client in self._noisy]
 
     @cached_property
     def unsafe(self) -> bool:
@@ -256,6 +272,7 @@ class Ledger:
             {
                 self._released: safe and bool(self.releases),
                 "local models": models_covered,
+                _COUNTS: safe and bool(self.looked),
             }
         )
         not_covered = _applicable(
@@ -271,7 +288,10 @@ class Ledger:
         if self.secure:
             assumption = self.secure.assumption
         crosses = disclosures(
-            self.models_covered, self._sums_open, self.secure is not None
+            self.models_covered,
+            self._sums_open,
+            self.secure is not None,
+            bool(self.looked),
         )
         return {
             "statement": self.statement(),
@@ -328,6 +348,7 @@ class Ledger:
             {
                 self._released_in_short: bool(self.releases),
                 "models": self.models_covered,
+                _COUNTS: bool(self.looked),
             }
         )
         if not covered:
@@ -365,7 +386,11 @@ class Ledger:
                 f"Nothing was released under differential privacy. Not covered: {rest}."
             )
         covered = _applicable(
-            {self._released: bool(self.releases), "local models": self.models_covered}
+            {
+                self._released: bool(self.releases),
+                "local models": self.models_covered,
+                _COUNTS: bool(self.looked),
+            }
         )
         if not covered:
             return f"Nothing was released under noise. Not covered: {rest}."

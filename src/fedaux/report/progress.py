@@ -18,7 +18,12 @@ from fedaux.core.progress import (
 from fedaux.core.results import RoundResult
 from fedaux.report.terminal import plural
 
-_ASKED_FOR = {"release": "releases", "sums": "sums of features", "sum": "secure sum"}
+_ASKED_FOR = {
+    "release": "releases",
+    "sums": "sums of features",
+    "sum": "secure sum",
+    "look": "noisy counts",
+}
 
 
 class Step(NamedTuple):

@@ -34,6 +34,7 @@ from fedaux.messages import (
     Answer,
     Consent,
     Federation,
+    LookOrder,
     Order,
     PlanOrder,
     PrepareOrder,
@@ -53,6 +54,7 @@ TASKS: dict[type[Order], Task] = {
     SumsOrder: "sums",
     SumOrder: "sum",
     TrainOrder: "train",
+    LookOrder: "look",
 }
 # by phase
 LOGGED = {

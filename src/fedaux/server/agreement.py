@@ -18,6 +18,7 @@ from fedaux.privacy.secure_sum import agreed_threshold
 from fedaux.server.orders import Agreement
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
+from fedaux.server.site_test import tallies_of_test
 
 POLL_INTERVAL = 2.0  # seconds between two questions to the same site
 
@@ -102,6 +103,9 @@ def make_plan(server: Server, state: RunState) -> RunPlan:
             orders.append(server.orders.sums(state, client, head.sends))
         if not find_method(config.method).analytic:
             orders.append(server.orders.train(state, client))
+        if config.tests_at_sites:
+            tallies = tallies_of_test(server.classes)
+            orders.append(server.orders.look(state, client, tallies))
     run = server.orders.run_id(state)
     schema = schema_of(config.data)
     return plan_of(

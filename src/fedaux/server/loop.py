@@ -23,6 +23,7 @@ from fedaux.server.round import Round
 from fedaux.server.run_state import RunState
 from fedaux.server.secure_sum import SecureSums
 from fedaux.server.server import Server
+from fedaux.server.site_test import is_test_due, look_at_sites
 from fedaux.server.traffic import CountedFederation
 
 Save = Callable[[RunState], None]
@@ -87,6 +88,10 @@ def run(
             state = current.finish(state)  # T3
         save(state)
         costs = Costs()
+    if is_test_due(server.config, state):
+        sites = answering(server, federation, state, costs)
+        state = look_at_sites(server, sites, state)
+        save(state)
     return state
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
@@ -18,9 +18,16 @@ from fedaux.core.accounts import Account
 from fedaux.core.arrays import Arrays
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive_seed
-from fedaux.messages import PrepareOrder, SumsOrder, Teaching, TrainOrder
+from fedaux.messages import (
+    LookOrder,
+    PrepareOrder,
+    SumsOrder,
+    Tallies,
+    Teaching,
+    TrainOrder,
+)
 from fedaux.methods.hooks import Hooks, hooks_of
-from fedaux.models import published_weights, to_half
+from fedaux.models import Prototype, flatten_state, published_weights, to_half
 from fedaux.scoring.base import PublicScorer
 from fedaux.scoring.pooled import PooledWeights
 from fedaux.scoring.public_data import PublicData
@@ -211,6 +218,47 @@ class Orders:
             max_grad_norm=local.max_grad_norm,
             plan=self.agreement.plan,
             **teaching,
+        )
+
+    def look(self, state: RunState, client: str, tallies: Tallies) -> LookOrder:
+        """Make the order to test the current model on the records that a client holds
+        out.
+        """
+        config = self.config
+        spec = self.spec_of(client)
+        label = spec.label
+        known_entries, signature = self._known_entries(state, client)
+        h0 = ""
+        extractor: Arrays = {}
+        standardisation: Arrays = {}
+        if config.frozen_features:
+            h0 = self.public.h0[label].hash
+            extractor = self._extractor(state, client)
+        if config.head_only:
+            standardisation = state.standardisation.get(label, {})
+
+        def tested_part(weights: Arrays) -> Arrays:
+            """Leave out an extractor that is frozen: sites have its features."""
+            if config.head_only or config.trains:
+                return weights
+            learner = cast(Prototype, self.networks.loaded(label, weights))
+            return flatten_state(learner.head)
+
+        return LookOrder(
+            client=client,
+            prototype=spec.to_json(),
+            classes=self.classes,
+            tallies=tallies.to_json(),
+            size=tallies.size(self.classes),
+            h0=h0,
+            random_features=config.random_features,
+            run=self.run_id(state),
+            known_entries=known_entries,
+            known_signature=signature,
+            weights=self._once(label, state.weights[label], tested_part),
+            extractor=extractor,
+            standardisation=standardisation,
+            plan=self.agreement.plan,
         )
 
     def _model(self, state: RunState, label: str) -> Arrays:

@@ -23,7 +23,7 @@ from fedaux.config.schema import Config
 from fedaux.core.accounts import Account
 from fedaux.core.arrays import Arrays, ArrayTree
 from fedaux.core.errors import Exit, FedauxError
-from fedaux.core.results import RoundResult
+from fedaux.core.results import RoundResult, SiteTest
 from fedaux.messages import Release
 from fedaux.privacy.ledger import Ledger, SumAssumption
 
@@ -108,6 +108,7 @@ class RunState:
         assignment: The prototype of every real site, including sites that have left.
         run: The id under which clients keep their state; "": that of the settings.
         pooled: The secure sum of the releases of each prototype's clients.
+        site_test: What the sites have counted of the records that they hold out.
     """
 
     config: Config
@@ -125,6 +126,7 @@ class RunState:
     assignment: dict[str, str] = field(default_factory=dict)
     run: str = ""
     pooled: dict[str, Release] = field(default_factory=dict)
+    site_test: SiteTest | None = None
 
     # What is known of clients
 
@@ -299,6 +301,7 @@ class RunState:
             unprotected_sums=len(self.sums_received),
             models=not find_method(self.config.method).analytic,
             secure=secure,
+            looked=self.site_test.sites if self.site_test else (),
         )
 
     @classmethod
@@ -327,11 +330,17 @@ class RunState:
                 assignment=start["assignment"],
                 run=start["run"],
                 pooled=pooled,
+                site_test=_site_test(commit),
             )
         except StateError:
             raise
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(folder / STATE_FILE, error) from error
+
+
+def _site_test(commit: StateRow) -> SiteTest | None:
+    table = commit.get("site_test")
+    return SiteTest.from_dict(table) if table else None
 
 
 def _split_releases(

@@ -66,7 +66,9 @@ class RunWriter:
         }
         lengths = {name: self._append(name, new) for name, new in rows.items()}
         # this commits the lines above
-        commit = {"round": state.round, "lengths": lengths}
+        commit: StateRow = {"round": state.round, "lengths": lengths}
+        if state.site_test is not None:
+            commit["site_test"] = state.site_test.to_dict()
         write_atomically(self._folder / STATE_FILE, pack(commit, _current(state)))
         self._rounds = len(state.history)
         self._releases = len(releases)

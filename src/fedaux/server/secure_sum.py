@@ -25,6 +25,7 @@ from fedaux.core.results import ClientMetrics
 from fedaux.messages import (
     DataOrder,
     Federation,
+    LookOrder,
     Masked,
     Order,
     PrepareOrder,
@@ -46,6 +47,7 @@ from fedaux.methods.summed_update import (
     update_shapes,
     vector_length,
 )
+from fedaux.privacy.looks import look_scale
 from fedaux.privacy.secure_sum import (
     Keys,
     SecureSumError,
@@ -64,6 +66,11 @@ TRANSCRIPT = "secure-sum.json"
 # hex by site and, for shares, by the site that they are for
 Bytes = dict[str, dict[str, str]]
 T = TypeVar("T", SumReply, Masked)
+_NOUNS: dict[type, str] = {
+    PrepareOrder: "releases",
+    SumsOrder: "features",
+    LookOrder: "noisy counts",
+}
 
 
 @dataclass(frozen=True)
@@ -138,11 +145,9 @@ class SecureSums:
         threshold = agreed_threshold(len(sites), policy.threshold)
         scale = 0.0
         attempts = 1
-        if isinstance(order, PrepareOrder):
+        if isinstance(order, PrepareOrder | LookOrder):
             honest = honest_sites(threshold, len(sites), policy.colluders)
-            scale = shared_noise_scale(
-                self.server.scorer, order.public, self.server.config.privacy, honest
-            )
+            scale = self._noise_scale(order, honest)
             attempts = ATTEMPTS
         for attempt in range(attempts):
             yield SumTerms(
@@ -156,10 +161,17 @@ class SecureSums:
                 summed_length(order, self.server.hooks),
             )
 
+    def _noise_scale(self, order: PrepareOrder | LookOrder, honest: int) -> float:
+        """Return the scale of each site's share of the noise."""
+        privacy = self.server.config.privacy
+        if isinstance(order, LookOrder):
+            return look_scale(order, privacy, honest)
+        return shared_noise_scale(self.server.scorer, order.public, privacy, honest)
+
 
 def summed_length(order: DataOrder, hooks: Hooks) -> int:
     """Return how many numbers a site adds to the sum."""
-    if isinstance(order, PrepareOrder):
+    if isinstance(order, PrepareOrder | LookOrder):
         return order.size
     if isinstance(order, SumsOrder):
         return vector_length(sums_shapes(order.classes, order.width, order.sends))
@@ -337,7 +349,7 @@ class SecureSum:
         order = self.orders[0]
         if isinstance(order, TrainOrder):
             return f"the models of round {order.round}"
-        return "releases" if isinstance(order, PrepareOrder) else "features"
+        return _NOUNS[type(order)]
 
     def _ask(self, kind: type[T], orders: Sequence[Order], noun: str) -> list[T]:
         replies: list[T] = []

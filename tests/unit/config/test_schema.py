@@ -55,6 +55,8 @@ OTHER_CHOICE = {
     "local.schedule": "cosine",
     "federation.sends": ["sums"],
     "local.max_grad_norm": 2.0,
+    "data.site_test_fraction": 0.25,
+    "privacy.look_epsilon": 0.5,
 }
 
 NEEDS_OTHERS: dict[str, dict[str, Any]] = {
@@ -63,6 +65,7 @@ NEEDS_OTHERS: dict[str, dict[str, Any]] = {
     "privacy.private_training": {"privacy": {"epsilon_total": 1.0}, "head_only": True},
     "privacy.unit": {"data": {"person": "patient"}},
     "method_options": {"method": "fedavgm"},
+    "data.site_test_fraction": {"privacy": {"look_epsilon": 1.0}},
     "head_features": {"head_only": True},
     "random_features": {"head_only": True},
     "local.momentum": {"local": {"optimizer": "sgd"}},

@@ -126,6 +126,7 @@ def test_there_is_no_oracle(
     assert reply.has_error()
     answered = [
         "query.hello",
+        "query.look",
         "query.plan",
         "query.prepare",
         "query.sum",

@@ -35,6 +35,7 @@ from fedaux.messages import (
 from fedaux.messages.declaration import REPLIES
 from helpers.samples import (
     consent,
+    counts,
     every_order,
     hello,
     masked,
@@ -53,6 +54,7 @@ ITEMS = [
     release(),
     sums(),
     update(),
+    counts(),
     sum_reply(),
     masked(),
 ]

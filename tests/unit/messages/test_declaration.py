@@ -31,6 +31,7 @@ from fedaux.messages.declaration import (
 from fedaux.messages.types import ANY_NAME, ArrayGroup, ArrayType, Number, Text
 from helpers.samples import (
     consent,
+    counts,
     every_order,
     hello,
     masked,
@@ -51,6 +52,7 @@ MESSAGES = [
     release(),
     sums(),
     update(),
+    counts(),
     sum_reply(),
     masked(),
 ]
@@ -215,6 +217,7 @@ def test_what_is_private_without_noise_is_marked_so() -> None:
         ("Update", "weights"): ("UNPROTECTED", "COVERED"),
         ("Update", "extra"): ("UNPROTECTED", "COVERED"),
         ("Update", "ensemble"): ("UNPROTECTED", "COVERED"),
+        ("Counts", "arrays"): ("COVERED", "COVERED"),
         ("Masked", "arrays"): ("SUMMED", "SUMMED"),
     }
 

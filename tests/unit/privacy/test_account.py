@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaux.client.releases import from_bytes, to_bytes
+from fedaux.client.releases import noisy_from_bytes, noisy_to_bytes
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, FederationConfig, PrivacyConfig
 from fedaux.core.accounts import Account
@@ -96,7 +96,7 @@ def release(
     signature: str = "",
     *,
     mechanism: Mechanism = RELEASE_MECHANISM,
-    draw: Any = lambda _, item: to_bytes(item),
+    draw: Any = lambda _, item: noisy_to_bytes(item),
     **privacy: Any,
 ) -> Release:
     """Release what `read` returns, as a client does."""
@@ -105,7 +105,9 @@ def release(
     content = account.answer(
         request, path, lambda _: mechanism, read, draw, known_entries, signature
     )
-    return replace(from_bytes(content), account=account.account().to_json())
+    return replace(
+        noisy_from_bytes(Release, content), account=account.account().to_json()
+    )
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

@@ -88,8 +88,8 @@ def test_everything_that_crosses_is_classified() -> None:
     replies = {Hello, *get_args(Reply)} - {Failure, Subtotal, SecureTotal}
     assert set(REPLIES) == replies
     listed: dict[str, set[str]] = {}
-    for private, sums, secure in itertools.product((False, True), repeat=3):
-        for what, how in disclosures(private, sums, secure):
+    for private, sums, secure, looks in itertools.product((False, True), repeat=4):
+        for what, how in disclosures(private, sums, secure, looks):
             listed.setdefault(what, set()).add(how)
     for kind in replies:
         assert [field.name for field in fields_of(kind)] == [

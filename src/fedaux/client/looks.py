@@ -1,0 +1,161 @@
+"""Looks: how many of the held-out records fall into each bin, released with noise once
+for each question.
+
+What a record adds is, to the bit, a function of that record: a network sees it alone,
+and its bin follows from comparisons of what the network says. So two neighbouring data
+sets differ by what `Tallies.sensitivity` says, whatever model the order brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaux.client.answers import AnswerStore
+from fedaux.client.loading import load_held_out, open_held_out
+from fedaux.client.releases import noisy_from_bytes, noisy_to_bytes
+from fedaux.client.site import Site
+from fedaux.data.records import Records
+from fedaux.messages import Counts, LookOrder, Release, Tallies, Tally, identity
+from fedaux.messages.tallies import OF_ANSWERS, OF_CLASSES, OF_HITS, STEPS
+from fedaux.models import Prototype
+from fedaux.models.inference import Rows
+from fedaux.privacy.account_file import LOOK_REQUEST, SUM_REQUEST, Entry
+from fedaux.privacy.accounting import Mechanism, release_mechanism
+from fedaux.privacy.looks import as_counts, look_budget
+from fedaux.privacy.mechanism import Summary, release
+from fedaux.privacy.per_record import outputs
+from fedaux.privacy.units import Units
+from fedaux.scoring.base import Labels, Shares
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The looks of one client.
+
+    Attributes:
+        store: Where their answers are kept.
+        site: The client's site.
+    """
+
+    store: AnswerStore
+    site: Site
+
+    def counts(self, order: LookOrder) -> Counts:
+        """Return the stored counts, or new ones: entered in the account before a record
+        is read.
+        """
+        question_hash = identity(order)
+        path = self.store.folder / f"look-{question_hash}.json"
+
+        def draw(mechanism: Mechanism, summary: Summary) -> bytes:
+            return noisy_to_bytes(as_counts(self._noisy(order, summary)))
+
+        content = self._answer(order, LOOK_REQUEST + question_hash, path, draw)
+        counts = noisy_from_bytes(Counts, content)
+        account = self.store.account().to_json()
+        return replace(counts, client=order.client, account=account)
+
+    def masked(
+        self,
+        order: LookOrder,
+        path: Path,
+        honest: int,
+        mask: Callable[[NDArray[np.int64]], bytes],
+    ) -> bytes:
+        """Return this client's part of a secure sum of counts, masked and stored at
+        `path`.
+        """
+        request = SUM_REQUEST + LOOK_REQUEST + identity(order)
+
+        def draw(mechanism: Mechanism, summary: Summary) -> bytes:
+            return mask(self._noisy(order, summary, honest).arrays["values"])
+
+        return self._answer(order, request, path, draw)
+
+    def _noisy(self, order: LookOrder, summary: Summary, honest: int = 1) -> Release:
+        return release(
+            summary, f"look {order.client}", look_budget(self.store.privacy), honest
+        )
+
+    def _answer(
+        self,
+        order: LookOrder,
+        request: str,
+        path: Path,
+        draw: Callable[[Mechanism, Summary], bytes],
+    ) -> bytes:
+        mechanism = release_mechanism(order.size, look_budget(self.store.privacy))
+
+        def plan(entries: list[Entry]) -> Mechanism:
+            return mechanism
+
+        def read() -> Summary:
+            return summary_of_held_out(order, self.site)
+
+        return self.store.with_noise(order, request, path, plan, read, draw)
+
+
+def summary_of_held_out(order: LookOrder, site: Site) -> Summary:
+    """Count the held-out records in all bins of an order, without noise."""
+    tallies = Tallies.from_json(order.tallies)
+    privacy = site.config.privacy
+    if tallies.needs_model:
+        model, records = open_held_out(order, site)
+        logits = outputs_of_model(model, records)
+    else:
+        records = load_held_out(site, order)
+        logits = np.zeros((len(records), order.classes), np.float32)
+    units = Units.of(records, privacy.unit, privacy.max_records_per_person)
+    values = count_in_bins(tallies, order.classes, records.labels, logits, units.shares)
+    sensitivity = tallies.sensitivity(privacy.adjacency)
+    return Summary(values, 1 / STEPS, sensitivity, privacy.adjacency, units.count)
+
+
+def count_in_bins(
+    tallies: Tallies, classes: int, labels: Labels, logits: Rows, shares: Shares
+) -> NDArray[np.int64]:
+    """Return the counts in all bins, in steps; a record of share s adds ⌊s · steps⌋ to
+    its bin.
+
+    A record with a label outside the classes, or about which the model says something
+    that is not finite, adds nothing.
+    """
+    counted = (labels >= 0) & (labels < classes) & np.isfinite(logits).all(axis=1)
+    labels = labels[counted]
+    logits = logits[counted]
+    shares = shares[counted]
+    parts: list[NDArray[np.int64]] = []
+    for tally in tallies.by_name.values():
+        values = np.zeros(tally.bins(classes), np.int64)
+        added = np.floor(shares * tally.steps).astype(np.int64)
+        np.add.at(values, bins_of(tally, labels, logits), added)
+        parts.append(values)
+    return np.concatenate(parts)
+
+
+def bins_of(tally: Tally, labels: Labels, logits: Rows) -> NDArray[np.int64]:
+    """Return the bin of each record. The bins of a class follow one another."""
+    if tally.kind == OF_CLASSES:
+        return labels
+    is_right = logits.argmax(axis=1) == labels
+    if tally.kind == OF_ANSWERS:
+        return np.asarray(is_right, np.int64)
+    if tally.kind == OF_HITS:
+        return np.asarray(2 * labels + is_right)
+    # the difference of two floats is rounded as IEEE 754 says, whatever its neighbours
+    scores = logits[:, 1].astype(np.float64) - logits[:, 0]
+    bins = np.searchsorted(np.asarray(tally.edges), scores, side="right")
+    return np.asarray(labels * (len(tally.edges) + 1) + bins)
+
+
+def outputs_of_model(model: Prototype, records: Records) -> Rows:
+    """Return what the model says of each record, computed alone."""
+    rows: list[Rows] = [block for _, block in outputs(model, records)]
+    if not rows:
+        return np.zeros((0, model.head.out_features), np.float32)
+    return np.concatenate(rows)

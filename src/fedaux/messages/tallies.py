@@ -1,0 +1,157 @@
+"""Tallies: public divisions of records into bins, which a look counts under noise.
+
+A server declares its tallies in the order, and an owner who approves the run reads them
+there. A record counts in one bin of each tally, or in none. So what one record can
+change is known from the tallies alone (`sensitivity`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedaux.core.failures import OrderError
+
+# steps of one count: noise is added to integers, and one record changes many of them
+STEPS = 2**20
+LEAST_WEIGHT = 1 / 8
+MAX_TALLIES = 64
+MAX_BINS = 2**16  # of all tallies of an order together
+
+OF_CLASSES = "classes"
+OF_ANSWERS = "answers"
+OF_HITS = "hits"
+OF_SCORES = "scores"
+MEANINGS_OF_TALLIES = {
+    OF_CLASSES: "records of each class",
+    OF_ANSWERS: "records that the model answers wrongly, and rightly",
+    OF_HITS: "the same for each class",
+    OF_SCORES: "records of each of two classes by the score of the model",
+}
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One division of records into bins.
+
+    Attributes:
+        kind: What is counted, one of `MEANINGS_OF_TALLIES`.
+        weight: How much of the look's accuracy this tally gets, from `LEAST_WEIGHT` to
+            1: the noise on its counts is that of the look divided by this.
+        edges: For scores, where one bin ends and the next one begins: increasing
+            differences between the logit of the second class and that of the first.
+    """
+
+    kind: str
+    weight: float = 1.0
+    edges: tuple[float, ...] = ()
+
+    def bins(self, classes: int) -> int:
+        """Return the number of bins; those of a class follow one another."""
+        if self.kind == OF_ANSWERS:
+            return 2
+        if self.kind == OF_HITS:
+            return 2 * classes
+        return classes * (len(self.edges) + 1)
+
+    @property
+    def steps(self) -> int:
+        """The integer that one record adds to its bin."""
+        return math.floor(self.weight * STEPS)
+
+    def check(self, classes: int) -> None:
+        """Raise an `OrderError` unless a record belongs to one of the bins at most."""
+        if self.kind not in MEANINGS_OF_TALLIES:
+            raise _refusal(f"{self.kind!r} is not known here")
+        if not LEAST_WEIGHT <= self.weight <= 1:
+            raise _refusal(f"a weight lies between {LEAST_WEIGHT:g} and 1")
+        if self.kind == OF_SCORES and classes != 2:
+            raise _refusal("scores are those of two classes")
+        increasing = sorted(set(self.edges)) == list(self.edges)
+        if not increasing or not all(map(math.isfinite, self.edges)):
+            raise _refusal("edges are finite and increase")
+        if bool(self.edges) != (self.kind == OF_SCORES):
+            raise _refusal("scores have edges, and nothing else has")
+
+
+def _refusal(why: str) -> OrderError:
+    return OrderError(f"Cannot count what the order asks for: {why}.")
+
+
+@dataclass(frozen=True)
+class Tallies:
+    """All tallies of a look, by name. Their bins follow one another in one vector."""
+
+    by_name: Mapping[str, Tally]
+
+    @classmethod
+    def from_json(cls, text: str) -> Tallies:
+        """Read tallies; raise an `OrderError` if the text has none."""
+        try:
+            rows: dict[str, dict[str, Any]] = json.loads(text)
+            tallies = {
+                name: Tally(
+                    str(row["kind"]),
+                    float(row["weight"]),
+                    tuple(float(edge) for edge in row["edges"]),
+                )
+                for name, row in rows.items()
+            }
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+        ) as error:
+            raise _refusal("its tallies are not of this version of fedaux") from error
+        return cls(tallies)
+
+    def to_json(self) -> str:
+        rows = {
+            name: {**vars(tally), "edges": list(tally.edges)}
+            for name, tally in self.by_name.items()
+        }
+        return json.dumps(rows)
+
+    def check(self, classes: int) -> None:
+        """Raise an `OrderError` unless a site can count in these bins."""
+        if not 1 <= len(self.by_name) <= MAX_TALLIES:
+            raise _refusal(f"it has 1 to {MAX_TALLIES} tallies")
+        for tally in self.by_name.values():
+            tally.check(classes)
+        if self.size(classes) > MAX_BINS:
+            raise _refusal(f"its tallies have at most {MAX_BINS} bins together")
+
+    def size(self, classes: int) -> int:
+        """Return the number of bins of all tallies."""
+        return sum(tally.bins(classes) for tally in self.by_name.values())
+
+    def slices(self, classes: int) -> dict[str, slice]:
+        """Return the place of each tally's bins in the vector."""
+        places: dict[str, slice] = {}
+        start = 0
+        for name, tally in self.by_name.items():
+            end = start + tally.bins(classes)
+            places[name] = slice(start, end)
+            start = end
+        return places
+
+    def sensitivity(self, adjacency: str) -> float:
+        """Return how far, in ℓ₂ and in steps, one unit of privacy moves the counts.
+
+        A record adds `steps` to one bin of each tally. A record that is exchanged for
+        another leaves one bin and enters another one, so it moves two of them. The same
+        holds for a person, whose records share the weight of one.
+        """
+        squares = sum(tally.steps**2 for tally in self.by_name.values())
+        moved = 2 if adjacency == "replace-one" else 1
+        return math.sqrt(moved * squares)
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether some tally is of what a model says of the records."""
+        return any(tally.kind != OF_CLASSES for tally in self.by_name.values())
