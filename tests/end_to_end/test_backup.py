@@ -187,7 +187,7 @@ def test_a_run_that_is_saved_meanwhile_is_read_again(
         assert back.read_bytes() == (folder / "server" / "run" / STATE).read_bytes()
     else:
         assert done.returncode == 1
-        refusal = "changed while it was copied, 5 times; try again between two rounds"
+        refusal = "changed while it was copied, 5 times. Try again between two rounds"
         assert refusal in done.stderr
         assert not archive.exists()
     assert not list(tmp_path.glob(".backup-*"))
@@ -199,7 +199,7 @@ def test_nothing_is_overwritten(folder: Path, tmp_path: Path) -> None:
     before = archive.read_bytes()
     done = back_up(site, archive)
     assert done.returncode == 1
-    assert "exists; an old backup is not replaced" in done.stderr
+    assert "exists, and an old backup is not replaced" in done.stderr
     assert archive.read_bytes() == before
 
 

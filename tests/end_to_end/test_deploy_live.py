@@ -110,7 +110,7 @@ def test_a_federation_of_one(tmp_path: Path) -> None:
             os.kill(int(node.stdout), signal.SIGKILL)
             # may be refused for a minute, and is let in
             until(lambda: told.read_text().count("SuperNode ID") == 2)
-            assert "it has ended; it starts again" in told.read_text()
+            assert "it has ended, and it starts again" in told.read_text()
         until(lambda: made.nodes()["berlin"].status == "offline")
 
 

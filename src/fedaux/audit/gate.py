@@ -110,7 +110,7 @@ def every_order(server: HostileServer, own: OwnSite) -> Iterator[tuple[str, Orde
 def undisclosed(
     reply: object, order: Order, site: AuditedSite, sends: tuple[str, ...]
 ) -> str:
-    """Return what a reply reveals beyond what may leave; "" if it does not."""
+    """Return what a reply reveals beyond what may leave, or "" if it does not."""
     if isinstance(reply, Release):
         if NOISY_SUMS in sends and is_entered(site):
             return ""

@@ -111,7 +111,7 @@ class Format:
 
 
 def text_rows(layout: Layout, odd: str) -> list[dict[str, Any]]:
-    """Text, label and person of each record; two records in a row are one person's."""
+    """Text, label and person of each record. Two records in a row are one person's."""
     rows: list[dict[str, Any]] = []
     for index in range(RECORDS_PER_FILE):
         length = 1 + index % len(WORDS)
@@ -242,7 +242,7 @@ def _table_value(column: Column, index: int, decimal: str) -> str:
 
 
 def write_images(layout: Layout, folder: Path, odd: str) -> str:
-    """Image i has a shade of its own; its name has a person in it, should the settings
+    """Image i has a shade of its own. Its name has a person in it, should the settings
     look for one.
     """
     root = folder / "images"

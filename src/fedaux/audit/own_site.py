@@ -100,7 +100,7 @@ class OwnSite:
         self, folder: Path, name: str = SITE_NAME, odd: str = ""
     ) -> AuditedSite:
         """Return a site of this name under these settings, with synthetic records in
-        `folder`; the first of them is this odd one, if one is named.
+        `folder`. The first of them is this odd one, if one is named.
         """
         data_folder = folder / "data"
         data_folder.mkdir(parents=True)
@@ -110,7 +110,7 @@ class OwnSite:
         return AuditedSite(folder, replace(named.config, data=data), (name,))
 
     def pairs(self, folder: Path) -> Iterator[tuple[str, list[AuditedSite]]]:
-        """(what is odd, two sites under these settings); in the second, the first
+        """(what is odd, two sites under these settings), in the second, the first
         record was exchanged for it.
         """
         for number, odd in enumerate(self.format.odd):

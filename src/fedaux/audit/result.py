@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AttackResult:
-    """`bound` is an ε that was proven against the claim; the claim is refuted where it
+    """`bound` is an ε that was proven against the claim. The claim is refuted where it
     is larger.
     """
 
@@ -33,4 +33,4 @@ class AttackResult:
 
 
 class AttackSkipped(Exception):
-    """An attack that cannot be made on this machine; the message says why."""
+    """An attack that cannot be made on this machine. The message says why."""

@@ -40,10 +40,10 @@ def audit_site(config: Config, only: Collection[str] = ()) -> Iterator[AttackRes
 
     Args:
         config: The site's settings, as its `site.toml` has them.
-        only: Names of the attacks to run; by default all of `OWN_ATTACKS`.
+        only: Names of the attacks to run. By default all of `OWN_ATTACKS`.
 
     Returns:
-        An iterator over the results; an attack runs when its result is asked for, and
+        An iterator over the results. An attack runs when its result is asked for, and
         is reported before (`fedaux.core.progress`).
     """
     for name in only:

@@ -136,7 +136,7 @@ COPIES: Mapping[str, Callable[[bytes], bytes]] = {
 
 @dataclass(frozen=True)
 class SecureSites:
-    """Three sites with an owner's settings, keys of their own and a common roster; the
+    """Three sites with an owner's settings, keys of their own and a common roster. The
     last one helps the server.
     """
 
@@ -203,7 +203,7 @@ class SecureSites:
         return vector_length(update_shapes(order, hooks))
 
     def ask(self, order: DataOrder | SumOrder) -> dict[str, bytes] | None:
-        """Return what a site answers; None if it refuses."""
+        """Return what a site answers, or None if it refuses."""
         reply = self.sites[order.client].send(order)
         if reply.has_error():
             return None
@@ -211,7 +211,7 @@ class SecureSites:
         return {name: array.tobytes() for name, array in arrays.items()}
 
     def forget(self) -> None:
-        """Let all sites forget the sums so far; their keys and rosters stay."""
+        """Let all sites forget the sums so far. Their keys and rosters stay."""
         for site in self.sites.values():
             for path in (site.vault / "sums").glob("*-*"):
                 path.unlink()
@@ -219,7 +219,7 @@ class SecureSites:
     def accepts_unequal(
         self, order: DataOrder, other: DataOrder, same_terms: bool
     ) -> bool:
-        """Whether a sum goes on in which the first site is asked one thing, and the
+        """Whether a sum continues in which the first site is asked one thing, and the
         others another.
 
         With the same terms for all, a site would have to keep an order that they are

@@ -47,7 +47,7 @@ SITE_NAME = "site"
 
 @dataclass(frozen=True)
 class AuditedSite:
-    """`config` are the owner's settings; `folder` holds the vault and the cached
+    """`config` are the owner's settings. `folder` holds the vault and the cached
     features.
     """
 

@@ -43,7 +43,7 @@ def by_method(method: str, order: TrainOrder) -> TrainOrder:
 
 
 def broadcast_of(method: str, order: TrainOrder) -> Arrays:
-    """Return what a method sends beside the model at the start."""
+    """Return what a method sends next to the model at the start."""
     if METHODS[method].analytic:
         return {}
     hooks = hooks_of(method, {})

@@ -75,7 +75,7 @@ class CommandWithSettings(TyperCommand):
 
 
 def setting_of(option: str) -> str:
-    """The key of the setting that an unknown option may mean; "" if there is none."""
+    """The key of the setting that an unknown option may mean, or "" if there is none."""
     from fedaux.config.parsing import keys_of
     from fedaux.config.schema import Config
 
@@ -108,7 +108,7 @@ def console_for(as_json: bool) -> Console:
 
 
 def with_local_modules(config: Path) -> Path:
-    """The config's path, after making modules beside it importable for a
+    """The config's path, after making modules next to it importable for a
     `module:function` in it.
     """
     folder = str(config.absolute().parent)
@@ -193,7 +193,7 @@ def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
     import fedaux
 
     package = str(Path(fedaux.__file__).parent)
-    # Code without a file, such as <string>, is nobody's.
+    # Code without a file, such as <string>, is no one's.
     others = ("<", package, *sysconfig.get_paths().values())
     chain: list[BaseException] = [error]
     while chain[-1].__cause__ is not None:

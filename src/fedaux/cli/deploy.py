@@ -242,7 +242,7 @@ def roster(
 
 @app.command("remove-site", epilog=examples("fedaux deploy remove-site hospitals oslo"))
 def remove(folder: Deployment, name: SiteName, as_json: Json = False) -> None:
-    """Shut a site's key out at once; the run goes on without it. Nothing at the site is
+    """Shut a site's key out at once. The run continues without it. Nothing at the site is
     changed.
     """
     from fedaux.deploy.link import ControlLink

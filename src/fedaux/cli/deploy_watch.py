@@ -80,7 +80,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show what the run and its sites are doing. Ends with 1 if a run makes no
-    progress, or anybody is not there.
+    progress, or anyone is not there.
     """
     from fedaux.deploy.status import status_panel, watch
 
@@ -181,7 +181,7 @@ def preflight(folder: WatchedFolder = Path(), as_json: Json = False) -> None:
 
 def _show(folder: Path, checks: Iterable[CheckResult], as_json: bool) -> None:
     """Print each finding as it is made; end with 1 if there is a problem."""
-    # for a module:function beside the settings, as supernode.sh has it
+    # for a module:function next to the settings, as supernode.sh has it
     sys.path.append(str(folder.absolute()))
     console = console_for(as_json)
     findings = []

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show_dry_run(config: Config, console: Console, as_json: bool) -> None:
-    """Found, planned, costs; then an error if it will not fit."""
+    """Found, planned, costs, then an error if it will not fit."""
     from fedaux.report.busy import busy
     from fedaux.report.terminal import format_bytes, format_seconds, results_table
 

@@ -204,7 +204,7 @@ def _choices(
 
 def _folders(data: Path, answer: str) -> str:
     """What the folders in `data` are: sites or classes, asked where only the user can
-    know; "" where it is plain.
+    know, or "" where it is plain.
     """
     from fedaux.data.choices import possible_sites
 

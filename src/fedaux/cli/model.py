@@ -226,7 +226,7 @@ def evaluate(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Measure an exported model on labelled records: every figure beside its baseline,
+    """Measure an exported model on labelled records: every figure next to its baseline,
     each class, each site.
     """
     from fedaux.export.evaluation import evaluate_model, was_trained_on
@@ -283,7 +283,7 @@ def evaluate(
 
 @contextmanager
 def _bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """A bar on standard error while records are read; `advance(done)` or `advance(done,
+    """A bar on standard error while records are read. `advance(done)` or `advance(done,
     total)` moves it.
     """
     from rich.progress import Progress

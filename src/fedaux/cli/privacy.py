@@ -105,7 +105,7 @@ def report(
 
 def _site_report(vault: Path, delta: float, as_json: bool) -> None:
     """A client's own account: it knows of everything that it sent, whether or not
-    anybody received it.
+    anyone received it.
     """
     from fedaux.privacy.account_file import FILE
     from fedaux.privacy.accounting import BudgetError

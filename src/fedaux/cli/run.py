@@ -144,7 +144,7 @@ def resume(
     full: Full = False,
     as_json: Json = False,
 ) -> None:
-    """Continue a run that was stopped or killed; the result is the same as if it had
+    """Continue a run that was stopped or killed. The result is the same as if it had
     not been.
     """
     with loading(console_for(as_json)):
@@ -296,7 +296,7 @@ def _run(
 
 
 def _beside(last: RoundResult) -> str:
-    """The figures that belong beside an accuracy, and the baseline."""
+    """The figures that belong next to an accuracy, and the baseline."""
     from fedaux.core.metrics import METRIC_NAMES
 
     figures = []

@@ -35,7 +35,7 @@ Identity = Annotated[
 
 @app.command(epilog=examples("fedaux site pending --site hospitals/sites/berlin"))
 def pending(site: Folder = Path(), as_json: Json = False) -> None:
-    """List the plans of runs that nobody has decided: who asks, the method, what would
+    """List the plans of runs that no one has decided: who asks, the method, what would
     leave, and all settings.
     """
     entries = _log(site).pending()
@@ -107,7 +107,7 @@ def log(
 
 
 def _log_line(entry: LogEntry) -> str:
-    """One event; for an order that was begun or answered, its kind and its hash."""
+    """One event, for an order that was begun or answered, its kind and its hash."""
     line = f"{entry.time}  {entry.event:9}  {entry.id}  {entry.by}"
     if entry.event in ("begun", "answered"):
         line += f"  {entry.facts['kind']} order {entry.facts['order']}"

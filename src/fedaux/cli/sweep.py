@@ -219,7 +219,7 @@ def sweep(
 
 
 def method_names(text: str) -> list[str]:
-    """Parse the names in --methods; an empty list if the option is left out."""
+    """Parse the names in --methods. An empty list if the option is left out."""
     from fedaux.config.methods import method_name
 
     return [method_name(name.strip()) for name in text.split(",")] if text else []
@@ -330,5 +330,5 @@ def show_sweep(result: SweepResult, console: Console, title: str) -> None:
         print_sentences(console, f"[bold]Privacy.[/bold] {privacy}\n")
     if result.verdict:
         print_sentences(console, f"{escape(result.verdict)}\n")
-    beside = "tables (Markdown, CSV, LaTeX) and charts are next to it."
-    console.print(f"Report: [bold]{result.report}[/bold]; {beside}", soft_wrap=True)
+    beside = "Tables (Markdown, CSV, LaTeX) and charts are next to it."
+    console.print(f"Report: [bold]{result.report}[/bold]. {beside}", soft_wrap=True)

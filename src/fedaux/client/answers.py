@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AnswerStore:
-    """The answers of one client, beside its account in `folder`."""
+    """The answers of one client, next to its account in `folder`."""
 
     folder: Path
     client: str

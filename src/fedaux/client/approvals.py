@@ -89,7 +89,7 @@ class ApprovalLog:
             return self._read()[0]
 
     def decide(self, start: str, event: str, by: str) -> None:
-        """Approve or refuse the proposal whose id starts like this; the last word
+        """Approve or refuse the proposal whose id starts like this. The last word
         counts.
         """
         with self._locked():
@@ -113,7 +113,7 @@ class ApprovalLog:
             self._append(log, event, matching[0], by)
 
     def pending(self) -> list[LogEntry]:
-        """The proposals that nobody has decided, oldest first."""
+        """The proposals that no one has decided, oldest first."""
         return _undecided(self.entries())
 
     def propose(self, proposal: Proposal, standing: Sequence[str]) -> str:
@@ -181,7 +181,7 @@ class ApprovalLog:
         return f"{len(entries)}:{code}"
 
     def check_head(self, noted: str) -> None:
-        """Raise a `LogError` unless the log goes on from a head that was noted
+        """Raise a `LogError` unless the log continues from a head that was noted
         earlier.
         """
         self.entries()
@@ -280,7 +280,7 @@ class PlannedOrder:
         order: The order.
         plan: The plan that it belongs to.
         ask: What of the plan covers it.
-        start: A hash of the state that the client starts from; "" without any.
+        start: A hash of the state that the client starts from, or "" without any.
     """
 
     order: DataOrder
@@ -359,14 +359,14 @@ def find_plan(order: DataOrder, site: Site) -> RunPlan:
 
 
 def keep_plan(plan: RunPlan, site: Site) -> None:
-    """Keep a plan beside the log; its name is its hash."""
+    """Keep a plan next to the log. Its name is its hash."""
     path = plan_path(site, plan.hash)
     assert path is not None
     write_atomically(path, plan.to_json().encode(), private=True)
 
 
 def plan_path(site: Site, name: str) -> Path | None:
-    """Return where a plan is kept; None if the name is not the hash of one."""
+    """Return where a plan is kept, or None if the name is not the hash of one."""
     return None if Hash().problem(name) else site.vault / "plans" / f"{name}.json"
 
 
@@ -387,7 +387,7 @@ def difference(order: DataOrder, plan: RunPlan) -> str:
 
 
 def _head(key: bytes, lines: int, code: str) -> str:
-    """Return what `approvals.head` has; only the key makes another, for a log that was
+    """Return what `approvals.head` has. Only the key makes another, for a log that was
     cut.
     """
     return f"{lines}:{_code(key, 'head', code)}" if lines > 0 else ""

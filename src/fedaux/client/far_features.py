@@ -55,7 +55,7 @@ class MeanDirection:
 def mean_direction(
     public: Arrays, features: Features, labels: Labels
 ) -> MeanDirection | None:
-    """Return ‖E φ‖² without the share of chance, and from where on it is far; None if
+    """Return ‖E φ‖² without the share of chance, and from where on it is far, or None if
     that cannot be known.
     """
     if "mean" not in public or "basis" not in public:  # of a scorer without a map

@@ -27,7 +27,7 @@ class PrivateFeatureCache(FeatureCache):
     """Features of private records, which are private: give them a folder of the
     client's own.
 
-    Each is computed alone, to the bit a function of its own record, by a validated
+    Each is computed alone, bit for bit a function of its own record, by a validated
     network.
     """
 
@@ -37,7 +37,7 @@ class PrivateFeatureCache(FeatureCache):
     def features(
         self, extractor: str, records: Records, module: Callable[[], nn.Module]
     ) -> Rows:
-        """Features of the records under the extractor with this hash; `module()` is
+        """Features of the records under the extractor with this hash. `module()` is
         called only if they are missing.
 
         Simulated clients are parts of one pool. As a row depends on its own record

@@ -14,7 +14,7 @@ reveals nothing.
 | SumsOrder | sums, second moments, … | own method or `head_init` makes a head of them |
 | TrainOrder | models, noisy if private | own method and options, few enough epochs |
 | LookOrder | noisy counts | `privacy.look_epsilon`, bins that each record is in once |
-| SumOrder | – | `federation.secure`; the order that began the sum is admitted again |
+| SumOrder | – | `federation.secure`. The order that began the sum is admitted again |
 
 Each of the middle four must ask for a secure sum if `federation.secure` is set, and
 must not if it is not. With `approval = "ask"` it must also belong to a plan that the
@@ -200,7 +200,7 @@ def admit_look(order: LookOrder, site: Site) -> None:
 
 
 def admit_step(order: SumOrder, site: Site) -> None:
-    """One of the later messages of a secure sum; the order that began it is admitted
+    """One of the later messages of a secure sum. The order that began it is admitted
     for itself.
     """
     if not site.config.federation.secure:
@@ -263,7 +263,7 @@ def _check_secure(secure: bool, config: Config) -> None:
 
 def check_schema_hash(schema: str, config: Config) -> None:
     """Raise an error if the site's own records are those of a table with another schema
-    than the run's: they would become other numbers than everybody else's.
+    than the run's: they would become other numbers than everyone else's.
     """
     own = schema_of(config.data)
     if own is None or not schema or schema == own.hash:

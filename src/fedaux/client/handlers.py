@@ -92,7 +92,7 @@ def hello(order: HelloOrder, site: Site) -> Hello:
 
 
 def plan(order: PlanOrder, site: Site) -> Consent:
-    """Say whether the owner has approved the plan of a run; a new plan is shown to the
+    """Say whether the owner has approved the plan of a run. A new plan is shown to the
     owner.
     """
     proposed = RunPlan.from_json(order.plan)

@@ -1,4 +1,4 @@
-"""The state of a method that a client keeps beside its account, and a trained model as
+"""The state of a method that a client keeps next to its account, and a trained model as
 bytes.
 
 If a reply is lost after the client has moved on, the server asks again from the round
@@ -28,7 +28,7 @@ from fedaux.privacy.accounting import Mechanism
 
 RUNS = 4  # the number of runs whose state a client keeps; older states are deleted
 NOT_PRIVATE = Mechanism(noise_multiplier=0.0, steps=0)
-FACTS = "|facts"  # beside the weights of a stored model
+FACTS = "|facts"  # next to the weights of a stored model
 log = logging.getLogger(__name__)
 
 

@@ -177,8 +177,8 @@ def ordered_extractor(
     device: str = "cpu",
     precision: str = "float32",
 ) -> nn.Module:
-    """Return h0 from the order, or this site's own copy of a published encoder; its
-    hash must match to the bit.
+    """Return h0 from the order, or this site's own copy of a published encoder. Its
+    hash must match bit for bit.
     """
     # the head plays no part here
     module = cached_model(order.prototype, shape, 2, device, precision).features
@@ -203,7 +203,7 @@ def ordered_extractor(
 def cached_model(
     prototype: str, shape: tuple[int, ...], classes: int, device: str, precision: str
 ) -> Prototype:
-    """Return the one resident model of a prototype, on its device; every order loads
+    """Return the one resident model of a prototype, on its device. Every order loads
     its own weights into it.
     """
     model = build(

@@ -3,7 +3,7 @@ to message.
 
 The first message is the order itself, with the terms of the sum. The site checks
 everything that can be checked without a record, keeps the order, and answers with its
-keys: an order that it would refuse costs nobody anything. Later messages name the sum
+keys: an order that it would refuse costs no one anything. Later messages name the sum
 only. What is summed is the kept order, whose identity is in everything that the sites
 sign.
 
@@ -381,7 +381,7 @@ class Participation:
             )
 
     def _own_scale(self, order: DataOrder) -> float:
-        """Return the scale of this site's share of the noise, by its own settings; 0
+        """Return the scale of this site's share of the noise, by its own settings, or 0
         for what has no noise.
         """
         privacy = self.site.config.privacy

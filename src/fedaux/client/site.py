@@ -19,11 +19,11 @@ class Site:
     Attributes:
         config: The site's own settings.
         vault: The folder of its privacy accounts and its state.
-        clients: The clients of the site; more than one only in a simulation.
-        features: The folder for features of its records, if not beside the account.
-        keeps_results: Whether models trained without privacy are stored as well; a
+        clients: The clients of the site. More than one only in a simulation.
+        features: The folder for features of its records, if not next to the account.
+        keeps_results: Whether models trained without privacy are stored as well. A
             simulation trains them again.
-        server: The address that the node calls, for the owner to read; "" in a
+        server: The address that the node calls, for the owner to read, or "" in a
             simulation.
     """
 
@@ -43,7 +43,7 @@ class Site:
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """What may leave, in the words of `config.sends`; () for a real site whose
+        """What may leave, in the words of `config.sends`, or () for a real site whose
         owner has not said so.
         """
         return self.config.federation.sends or (

@@ -59,7 +59,7 @@ def train_heads(
 
     Heads with more steps come first in the stack, so heads still in training are always
     its first rows. `features` is what the heads make of the features of their tasks,
-    all the same; None: nothing.
+    all the same. None means nothing.
     """
     # of an epoch
     steps = np.array(
@@ -132,7 +132,7 @@ def _batches(
     epochs: int,
     batch_size: int,
 ) -> tuple[Indices, Tensor]:
-    """(rows of each head's steps, (k, S, B + 1); their numbers, (k, S)). Short batches
+    """(rows of each head's steps, (k, S, B + 1). Their numbers, (k, S)). Short batches
     are filled up with own rows.
     """
     starts = [batch_starts(len(part), batch_size) for part in rows]
@@ -155,7 +155,7 @@ def _batches(
 def _cross_entropy(
     theta: Tensor, x: Tensor, y: Tensor, sizes: Tensor, gradient: Tensor
 ) -> Tensor:
-    """The mean loss of each head on the first `sizes` rows of its batch, (k,); its
+    """The mean loss of each head on the first `sizes` rows of its batch, (k,). Its
     gradient is written to `gradient`.
 
     theta, gradient: (k, P); x: (k, B, H); y: (k, B). In the order in which
@@ -196,7 +196,7 @@ class StackedClient:
 
     @classmethod
     def open(cls, order: TrainOrder, site: Site) -> StackedClient | None:
-        """Prepare a client to train its head with others; None if it must train by
+        """Prepare a client to train its head with others, or None if it must train by
         itself.
         """
         started = time.perf_counter()
@@ -239,7 +239,7 @@ class StackedClient:
 
 
 def train_clients(clients: Sequence[StackedClient]) -> dict[StackedClient, LocalResult]:
-    """Train all heads of a prototype at once; the time is divided between them in
+    """Train all heads of a prototype at once. The time is divided between them in
     proportion to their steps.
     """
     groups = defaultdict[object, list[StackedClient]](list)

@@ -15,7 +15,7 @@ _BLOCK = 2048  # rows at a time in double precision
 def sum_features(
     features: HeadFeatures, records: Records, classes: int, sends: str
 ) -> FeatureMoments:
-    """Sum up labelled records whose rows are h0's features; `sends` is that of
+    """Sum up labelled records whose rows are h0's features. `sends` is that of
     `Method`.
     """
     labels = records.labels

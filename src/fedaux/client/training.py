@@ -63,12 +63,12 @@ def train_local(
     freeze_batch_norm: bool = False,
     max_grad_norm: float = 0.0,
 ) -> TrainingSummary:
-    """Train for E epochs on cross-entropy; `term`, a function of the parameters, is
+    """Train for E epochs on cross-entropy. `term`, a function of the parameters, is
     added to every gradient. The sum is then scaled down to `max_grad_norm`, unless that
     is 0.
 
     A frozen BatchNorm normalises by the statistics that came with the model and keeps
-    them; its weights are trained.
+    them. Its weights are trained.
     """
     model.train()
     if freeze_batch_norm:
@@ -103,7 +103,7 @@ def train_local(
 def gradient_term(
     hooks: Hooks, mu: float, start: ModelVector, received: Arrays, state: Arrays
 ) -> Term | None:
-    """Return FedProx's μ (θ − θ_t) plus the method's own term as one function of θ;
+    """Return FedProx's μ (θ − θ_t) plus the method's own term as one function of θ, or
     None if there is neither.
     """
     has_term = type(hooks).gradient_term is not Hooks.gradient_term
@@ -175,7 +175,7 @@ class ClientTask:
 
     @cached_property
     def start_hash(self) -> str:
-        """A hash of the state that training starts from; "" for methods that keep
+        """A hash of the state that training starts from, or "" for methods that keep
         none.
         """
         return fingerprint_arrays(self.state) if self.hooks.keeps_state else ""
@@ -258,7 +258,7 @@ OpenRows = Callable[[], tuple[Prototype, Records]]
 
 def train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
     """Train without any privacy. A site, where training may take hours, stores the
-    result; a simulation does not.
+    result. A simulation does not.
     """
     if not task.site.keeps_results:
         return _train_plainly(task, rows)
@@ -300,7 +300,7 @@ def labelled(records: Records) -> Records:
 
 
 def ordered_optimizer(order: TrainOrder) -> Optimizer:
-    """Return the optimiser that the order names; it may choose, since an optimiser sees
+    """Return the optimiser that the order names. It may choose, since an optimiser sees
     only noisy gradients.
     """
     try:

@@ -47,7 +47,7 @@ class MethodFacts:
 
 
 def facts_of(name: str) -> MethodFacts:
-    """Describe a method of `METHODS`; those with +p are described by the row without
+    """Describe a method of `METHODS`. Those with +p are described by the row without
     it.
     """
     method = METHODS[name]

@@ -28,9 +28,9 @@ class Method:
         weights: How much each teacher counts on each public example: all equally; by
             the client's release (FedAUX); or by the variance of the teacher's own
             logits (Fed-ET), which needs no release.
-        sends: What clients send: the models they train; or, once per client, what a
+        sends: What clients send: the models they train, or, once per client, what a
             head is computed from: sums of features per class, optionally with second
-            moments, both unprotected; or their noisy releases.
+            moments, both unprotected, or their noisy releases.
         hooks: Whatever the other fields cannot express: a subclass of `fedaux.Hooks`,
             or `module:Class`. Its fields are the method's options, which
             `[method_options]` sets.
@@ -71,7 +71,7 @@ class Method:
 
     def make_hooks(self, options: Mapping[str, Any]) -> Any:
         """Return an instance of `hooks` with these options, or None if the method has
-        none; unknown options raise.
+        none. Unknown options raise.
         """
         needs_head = (
             f"{self.label} sends {self.sends}: its hooks must be a subclass of "
@@ -160,7 +160,7 @@ _PAPER = {
     ),
 }
 PAPER_METHODS = tuple(_PAPER)
-"""The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p; and
+"""The nine methods of the paper: fedavg, fedprox, feddf, fedbe, each also with +p, and
 fedaux."""
 
 _CORRECTED = {

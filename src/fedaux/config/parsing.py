@@ -28,7 +28,7 @@ Options = tuple[tuple[str, OptionValue], ...]  # sorted by name
 
 
 class ConfigError(FedauxError, ValueError):
-    """An invalid setting; the message names the key, what is allowed and what to do."""
+    """An invalid setting. The message names the key, what is allowed and what to do."""
 
     code = Exit.SETTINGS
 
@@ -115,7 +115,7 @@ def type_hints(cls: Any) -> dict[str, Any]:
 
 
 def apply_override(table: dict[str, Any], text: str) -> None:
-    """Set one `key=value` in nested tables; the value is TOML, or a string without
+    """Set one `key=value` in nested tables. The value is TOML, or a string without
     quotes.
     """
     key, equals, value = text.partition("=")
@@ -222,7 +222,7 @@ def to_plain(value: Any) -> Any:
 
 
 def sorted_options(key: str, options: Iterable[tuple[str, Any]]) -> Options:
-    """Options sorted by name; each must be a scalar, or a list of texts or of whole
+    """Options sorted by name. Each must be a scalar, or a list of texts or of whole
     numbers.
     """
     found = [
@@ -293,7 +293,7 @@ def convert_value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) ->
 
 
 def _scalar(hint: type, value: Any, key: str) -> Any:
-    """Numbers of NumPy are numbers, and paths are text; nothing is rounded."""
+    """Numbers of NumPy are numbers, and paths are text. Nothing is rounded."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if hint is float and number:
         return float(value)

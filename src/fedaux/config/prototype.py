@@ -10,7 +10,7 @@ Option = int | float | str | bool
 
 @dataclass(frozen=True)
 class PrototypeSpec:
-    """A prototype by name and options; clients with equal specs share parameters."""
+    """A prototype by name and options. Clients with equal specs share parameters."""
 
     name: str
     options: tuple[tuple[str, Option], ...] = ()

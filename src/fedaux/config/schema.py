@@ -309,7 +309,7 @@ class Config(Settings):
     @property
     def analytic_head(self) -> Method | None:
         """The method whose head is computed: the run's own, or the one whose head
-        training starts from; else None.
+        training starts from, else None.
         """
         method = find_method(self.method)
         if method.analytic or self.head_start == "random":
@@ -347,7 +347,7 @@ class Config(Settings):
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
         """Read the settings of a run from a TOML or JSON file.
 
-        Data paths in the file are looked up beside it, then in the working directory;
+        Data paths in the file are looked up next to it, then in the working directory;
         data paths in overrides are looked up in the working directory. A table `[tune]`
         is ignored: it is for `fedaux tune`.
 
@@ -376,7 +376,7 @@ class Config(Settings):
                 `local.lr=0.01`.
 
         Returns:
-            The validated settings; settings that the table leaves out have their
+            The validated settings. Settings that the table leaves out have their
             defaults, or those of the method.
         """
         merged = copy.deepcopy(dict(table))
@@ -396,7 +396,7 @@ class Config(Settings):
     def save(self, path: str | Path) -> Path:
         """Write all settings to a TOML file, which `load` reads back.
 
-        Objects that exist only in this session cannot be written; the error names the
+        Objects that exist only in this session cannot be written. The error names the
         settings that hold them.
 
         Args:
@@ -482,7 +482,7 @@ def flatten(config: Config) -> dict[str, str | float]:
 
 
 def _beside(file: Path, table: dict[str, Any]) -> dict[str, Any]:
-    """Resolve the data paths that exist beside the file; other paths stay as they
+    """Resolve the data paths that exist next to the file. Other paths stay as they
     are.
     """
     for section in (table.get("data"), table.get("aux")):

@@ -50,7 +50,7 @@ def needed_by(config: Config) -> tuple[str, ...]:
 
 
 def word_for_sums(sends: str, allowed: tuple[str, ...]) -> str:
-    """Return the word under which an order's sums may leave; a site that sends more
+    """Return the word under which an order's sums may leave. A site that sends more
     also sends what that includes.
     """
     for kind, word in SUMS.items():

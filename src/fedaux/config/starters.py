@@ -36,7 +36,7 @@ def write_starter(
     contents: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Write the files of a starter into `folder`; existing files are not overwritten.
-    `values` are those of the settings, by dotted key; `contents` takes the place of
+    `values` are those of the settings, by dotted key. `contents` takes the place of
     whole files.
     """
     if kind not in STARTERS:

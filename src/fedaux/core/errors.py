@@ -56,7 +56,7 @@ class SettingsError(FedauxError, ValueError):
 
 
 class MissingPackageError(FedauxError, ImportError):
-    """An optional package is not installed; the message has the command that installs
+    """An optional package is not installed. The message has the command that installs
     it.
     """
 

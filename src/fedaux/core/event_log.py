@@ -1,4 +1,4 @@
-"""Events as JSON lines for log collectors, in the file that $FEDAUX_LOG names; without
+"""Events as JSON lines for log collectors, in the file that $FEDAUX_LOG names. Without
 it, nothing is written.
 
 A line has time, level, run, round, site, event and message, and nothing of any record:
@@ -41,7 +41,7 @@ class EventLog:
 
     @classmethod
     def from_environment(cls, run: str = "") -> EventLog:
-        """Read $FEDAUX_LOG, $FEDAUX_LOG_MB and $FEDAUX_LOG_FILES; values that are not
+        """Read $FEDAUX_LOG, $FEDAUX_LOG_MB and $FEDAUX_LOG_FILES. Values that are not
         numbers give the defaults.
         """
         path = os.environ.get("FEDAUX_LOG", "")

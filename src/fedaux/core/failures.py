@@ -21,7 +21,7 @@ class OrderError(FedauxError, ValueError):
 
 
 class Refusal(StrEnum):
-    """Why a client refused an order. Only this category leaves the client; the details
+    """Why a client refused an order. Only this category leaves the client. The details
     stay in its own log.
     """
 
@@ -65,7 +65,7 @@ class Failure:
 
 def attempt(work: Callable[..., T], *arguments: Any) -> T | None:
     """Return what `work` returns, or None if it raises: for code that may fail in any
-    way, and whose failure somebody else will notice or name.
+    way, and whose failure someone else will notice or name.
     """
     try:
         return work(*arguments)

@@ -2,7 +2,7 @@
 `here:Net-3fa9c1d2`.
 
 A name ends in a hash of the content. The same object gets the same name in the next
-session, so that an interrupted run can continue; another object gets another name.
+session, so that an interrupted run can continue. Another object gets another name.
 """
 
 from __future__ import annotations

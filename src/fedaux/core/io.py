@@ -22,7 +22,7 @@ _cache: ContextVar[Path | None] = ContextVar("cache", default=None)
 
 
 def write_atomically(path: Path, data: bytes, private: bool = False) -> None:
-    """Write a file that is complete or absent, also after a power cut; `private` gives
+    """Write a file that is complete or absent, also after a power cut. `private` gives
     it mode 0600.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ def reuse_memory() -> bool:
     train call it, and so do the processes of sites, servers and sweeps. In a program or
     a notebook of your own, call it once, before you train.
 
-    Results are the same to the bit. The process may keep more memory than it needs at
+    Results are bit for bit the same. The process may keep more memory than it needs at
     the moment. Nothing happens on systems without glibc, and where the environment
     already says how memory is allocated (`GLIBC_TUNABLES`, `MALLOC_…`).
 

@@ -1,4 +1,4 @@
-"""Test metrics on labelled records: figures beside their baseline, and whether a model
+"""Test metrics on labelled records: figures next to their baseline, and whether a model
 has collapsed.
 """
 
@@ -275,7 +275,7 @@ class Evaluation:
         return not self.beats_majority or bool(self.given_up)
 
     def collapse(self, classes: Sequence[str]) -> str:
-        """Describe what is wrong with the model, "" if nothing is; `classes` are the
+        """Describe what is wrong with the model, "" if nothing is. `classes` are the
         names of the classes.
         """
         if not self.beats_majority:

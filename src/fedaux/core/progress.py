@@ -61,7 +61,7 @@ class WorkProgress(ProgressEvent):
 
 @dataclass(frozen=True)
 class SitesConnected(WorkProgress):
-    """Sites are there that were not; `versions` has the packages of each that has said
+    """Sites are there that were not. `versions` has the packages of each that has said
     them.
     """
 
@@ -70,7 +70,7 @@ class SitesConnected(WorkProgress):
 
 @dataclass(frozen=True)
 class OrdersSent(ProgressEvent):
-    """Clients are asked for something; or regions, by the server that merges them."""
+    """Clients are asked for something, or regions, by the server that merges them."""
 
     task: Task
     round: int | None  # of training
@@ -105,7 +105,7 @@ class RoundFinished(ProgressEvent):
 
 @dataclass(frozen=True)
 class SweepProgress(ProgressEvent):
-    """How many runs of a sweep have ended, and the latest of them; `accuracy` is None
+    """How many runs of a sweep have ended, and the latest of them. `accuracy` is None
     if it failed.
 
     Tuning counts rounds instead, since its runs differ in length.
@@ -156,7 +156,7 @@ _listener: ContextVar[OnProgress] = ContextVar("listener", default=no_progress)
 
 @contextmanager
 def report_to(on_progress: OnProgress) -> Iterator[None]:
-    """Send progress of the work inside to `on_progress`; `no_progress` keeps the
+    """Send progress of the work inside to `on_progress`. `no_progress` keeps the
     listener that is already set.
     """
     if on_progress is no_progress:

@@ -1,4 +1,4 @@
-"""Results of a finished round, as frozen types; the history of a run is a tuple of
+"""Results of a finished round, as frozen types. The history of a run is a tuple of
 them.
 """
 
@@ -15,7 +15,7 @@ from fedaux.core.failures import Failure
 @dataclass(frozen=True)
 class ClientMetrics:
     """Metrics of a client whose update was used. Private training does not report loss
-    and seconds; they are 0.
+    and seconds. They are 0.
     """
 
     records: int
@@ -49,12 +49,12 @@ class RoundResult:
         private_training: Noise, sample rate and steps of clients that train with
             DP-SGD, by client.
         unprotected_models: Number of updates that came without noise.
-        epsilon: The largest total ε that any client has reported so far; None without
+        epsilon: The largest total ε that any client has reported so far, or None without
             any, or with seeded noise.
-        distill_loss: Mean loss of the distillation; None without one.
-        effective_teachers: Effective number of teachers per public example; None
+        distill_loss: Mean loss of the distillation, or None without one.
+        effective_teachers: Effective number of teachers per public example, or None
             without distillation.
-        teachers: Number of teachers: clients, standing teachers and FedBE's draws; None
+        teachers: Number of teachers: clients, standing teachers and FedBE's draws, or None
             without distillation.
         update_norms: Median over clients of ‖θ_i − θ‖/√steps, by prototype and array.
         bytes_sent: Bytes that the server sent.
@@ -64,12 +64,12 @@ class RoundResult:
         unknown_classes: Of a private head, the classes whose records noise alone would
             explain, by prototype: each with its number, the noisy count of its records,
             and the standard deviation of that count.
-        confusion: Counts of true class (rows) by predicted class, by prototype; None
+        confusion: Counts of true class (rows) by predicted class, by prototype, or None
             before the last round.
         calibration: Of probabilities, by prototype, the rows of
             `Calibration.to_rows`; None before the last round.
         start: Of round 1 only, test accuracy of the models that it started from, by
-            prototype; {} where nothing is trained.
+            prototype, or {} where nothing is trained.
     """
 
     round: int
@@ -101,23 +101,23 @@ class RoundResult:
 
     @property
     def mean_start(self) -> float | None:
-        """Mean over the prototypes of `start`; None if it was not measured."""
+        """Mean over the prototypes of `start`, or None if it was not measured."""
         return fmean(self.start.values()) if self.start else None
 
     def mean_metric(self, name: str) -> float | None:
-        """Mean of one of `metrics` over the prototypes; None if it was not measured."""
+        """Mean of one of `metrics` over the prototypes, or None if it was not measured."""
         values = [metrics[name] for metrics in self.metrics.values() if name in metrics]
         return fmean(values) if values else None
 
     @property
     def local_loss(self) -> float:
-        """Mean training loss over the clients; 0 if none trained."""
+        """Mean training loss over the clients, or 0 if none trained."""
         losses = [metrics.loss for metrics in self.client_metrics.values()]
         return fmean(losses) if losses else 0.0
 
     @property
     def largest_teacher(self) -> tuple[str, float] | None:
-        """The client with the largest share of all teachers' weight, and that share;
+        """The client with the largest share of all teachers' weight, and that share, or
         None without weights.
         """
         shares = [

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Costs:
-    """Measures the cost of a round. Phases may be nested; each second counts once, for
+    """Measures the cost of a round. Phases may be nested. Each second counts once, for
     the innermost phase.
     """
 

@@ -9,7 +9,7 @@ TESTED_FLOWER = ("1.41", "1.42")  # the minor versions that all tests have passe
 
 
 def untested_flower() -> str:
-    """Say which versions of Flower fedaux was tested with; "" if the installed one is
+    """Say which versions of Flower fedaux was tested with, or "" if the installed one is
     among them.
     """
     installed = package_versions().get("flwr", "none")

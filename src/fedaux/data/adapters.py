@@ -8,7 +8,7 @@ from_huggingface(partitioner.load_partition(int(path.name)))
 
 A site's own source takes the classes as well, `def site(path, declared)`, and hands
 them on: `declared=declared`. What a record is must then be known beforehand, and each
-is read and made into it by itself.
+is read and made into it separately.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def from_torch(
     text: bool = False,
 ) -> Corpus:
     """Read a PyTorch `Dataset` whose items are (x, label), or just x if it has no
-    labels; every item is read once.
+    labels. Every item is read once.
 
     Images (PIL, or tensors from 0 to 1 as `ToTensor` makes them) become uint8. Pass a
     dataset without random transforms.
 
     Args:
         dataset: The training data of a simulation, or the records of a site.
-        test: Test data of a simulation; without it, part of the training data is held
+        test: Test data of a simulation. Without it, part of the training data is held
             out.
         classes: Names of labels 0, 1, …, if they are not those of `dataset.classes`.
         size: Crop and shrink images to a square of this many pixels, as the source
@@ -130,11 +130,11 @@ def from_huggingface(
     """Read a Hugging Face `Dataset`, or a partition of Flower Datasets.
 
     Args:
-        dataset: The training data; of a `DatasetDict`, `split` is taken, and its split
+        dataset: The training data. Of a `DatasetDict`, `split` is taken, and its split
             `test` as the test data.
         test: Test data of a simulation.
         record: The column of records, if it does not have one of the usual names.
-        label: The column of labels, if it does not have one of the usual names; without
+        label: The column of labels, if it does not have one of the usual names. Without
             one there are no labels.
         size: Crop and shrink images to a square of this many pixels, as the source
             `images` does.
@@ -197,7 +197,7 @@ def _rows_of(
     number: Callable[[Any], int] | None = None,
 ) -> Iterator[Sample]:
     """The values of these columns in each row of a Hugging Face dataset, with numbers
-    for its labels if asked; those of a column "" are None.
+    for its labels if asked. Those of a column "" are None.
     """
     rows, labels, persons = [_values(dataset, name, read) for name in columns]
     if number is not None and columns[1]:

@@ -4,7 +4,7 @@ formats.
     x.npy  y.npy  x_test.npy  y_test.npy  classes.txt        (all but the first
            optional)
 
-`classes.txt` has the names of labels 0, 1, …, one per line; without it the numbers are
+`classes.txt` has the names of labels 0, 1, …, one per line. Without it the numbers are
 the names. Formats that cannot be memory-mapped are converted to such a folder once, in
 the cache (`core.io.cache_folder`).
 
@@ -55,7 +55,7 @@ ALIASES = {  # names of the arrays in files of Keras and MedMNIST
 
 
 def require_file(file: Path, what: str) -> Path:
-    """The file itself; an error that says what it is part of if it does not exist."""
+    """The file itself. An error that says what it is part of if it does not exist."""
     if not file.exists():
         raise FileNotFoundError(
             f"{file} is missing. It is part of {what}. Put that in place and check "
@@ -68,7 +68,7 @@ def npy(path: Path, person: str = "", declared: Sequence[str] = ()) -> Corpus:
     """A folder as above, or its file of `x`. `person` names another array in it, with
     the person of each row.
 
-    With `declared` classes a label is read by itself, whatever the type of y: a number
+    With `declared` classes a label is read separately, whatever the type of y: a number
     from 0 on, also as a text, or the name of a class; any other is `UNDECLARED`. What
     rows are is the type of x: images (uint8), numbers or texts.
     """
@@ -119,7 +119,7 @@ def _records(
 
 
 def _read_type(stream: BinaryIO) -> np.dtype[Any]:
-    """The type of the values in a .npy file; the stream then stands at the values."""
+    """The type of the values in a .npy file. The stream then stands at the values."""
     read_header = npy_format.read_array_header_2_0
     if npy_format.read_magic(stream) == (1, 0):
         read_header = npy_format.read_array_header_1_0
@@ -128,7 +128,7 @@ def _read_type(stream: BinaryIO) -> np.dtype[Any]:
 
 
 def _mapped(file: Path) -> NDArray[Any]:
-    """The array of a file, without loading it; arrays of Python objects are refused."""
+    """The array of a file, without loading it. Arrays of Python objects are refused."""
     with file.open("rb") as stream:
         dtype = _read_type(stream)
     if dtype.hasobject:
@@ -286,7 +286,7 @@ def convert_once(
 
 
 def _stamp(file: Path) -> tuple[str, tuple[int, ...]]:
-    """Return a stamp that changes with a file's content, even at equal size and time; a
+    """Return a stamp that changes with a file's content, even at equal size and time. A
     broken link has its own.
     """
     for look in (file.stat, file.lstat):
@@ -444,7 +444,7 @@ class _ObjectUnpickler(_ArrayUnpickler):
 
 
 class Unknown:
-    """Stands in for an object of any other class, which is not created; it is empty,
+    """Stands in for an object of any other class, which is not created. It is empty,
     and so matches no name.
     """
 

@@ -189,7 +189,7 @@ def _look(files: list[Path]) -> tuple[Counter[tuple[int, int]], str]:
 def _format(
     sizes: Counter[tuple[int, int]], mode: str, largest: int
 ) -> tuple[int, str]:
-    """(size, why); the size is at most `largest`."""
+    """(size, why). The size is at most `largest`."""
     colour = "grey" if mode == "L" else "in colour"
     (width, height), _ = sizes.most_common(1)[0]
     looked_at = f"{sizes.total()} images looked at"

@@ -88,7 +88,7 @@ def _simulated_name(index: int) -> str:
 
 
 def open_data(config: Config) -> FederatedData:
-    """Read the data of all simulated clients and their server, and split them; the
+    """Read the data of all simulated clients and their server, and split them. The
     result is cached per process.
 
     Args:
@@ -124,7 +124,7 @@ def open_public(config: Config) -> ServerData:
         )
     classes = class_names(config)
     refuse_same_source(config.data, config.aux)
-    # test data are public: nobody's
+    # test data are public: no one's
     source = _cached_corpus(replace(config.data, person=""))
     if source.test is not None:
         source = replace(source, train=source.test, test=None)
@@ -169,7 +169,7 @@ def class_names(config: Config, client: str = "") -> tuple[str, ...]:
 
 
 def _data_of(config: Config, client: str) -> DataConfig:
-    """The settings of a client's own source; `{client}` in its path is the name."""
+    """The settings of a client's own source. `{client}` in its path is the name."""
     path = config.data.path.replace("{client}", client)
     return replace(config.data, path=path)
 
@@ -178,7 +178,7 @@ def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
     """Read all records of a site's own source, which accepts `declared` and rejects no
     record for its content.
 
-    A user's own source need not accept it; its author then vouches for the source.
+    A user's own source need not accept it. Its author then vouches for the source.
     """
     if not can_be_private(data.source):
         able = ", ".join(name for name in SOURCES if accepts(name, "declared"))
@@ -216,15 +216,15 @@ def _open_auxiliary(
     held_out: Records | None = None,
     strict: bool = False,
 ) -> Corpus:
-    """The records held out of the private source, or those of a source of their own;
-    they must be of the kind and shape of `like`.
+    """The records held out of the private source, or those of a source of their own.
+    They must be of the kind and shape of `like`.
     """
     if held_out is not None:
         corpus = Corpus(held_out)
     else:
         options = {**dict(aux.options), **_strictly(aux.source, strict)}
         if accepts(aux.source, "folders"):
-            options["folders"] = "classes"  # of any kind: nobody reads the labels
+            options["folders"] = "classes"  # of any kind: no one reads the labels
         corpus = open_source(aux.source, aux.path or None, **options)
     public = corpus.train
     if aux.limit:
@@ -327,7 +327,7 @@ class Parts:
 def _split(
     data: DataConfig, aux: AuxConfig, seed: int, sites: tuple[str, ...]
 ) -> FederatedData:
-    """Disjoint: test, auxiliary and private records; and validation records, which are
+    """Disjoint: test, auxiliary and private records, and validation records, which are
     then all that is evaluated on.
 
     Nothing depends on the test records where there are validation records.
@@ -403,7 +403,7 @@ def _with_classes(corpus: Corpus, parts: Parts, data: DataConfig) -> Corpus:
 
 
 def _evaluated_on(corpus: Corpus, parts: Parts, data: DataConfig) -> Records:
-    """The validation records, if there are any; else the test records."""
+    """The validation records, if there are any, else the test records."""
     if data.validation_fraction > 0:
         return corpus.train.take(np.sort(parts.validation))
     if corpus.test is not None:

@@ -1,6 +1,6 @@
 """Which images a folder has: for training and testing, of which class and which site.
 
-Everything is decided by names of files and folders; no image is opened.
+Everything is decided by names of files and folders. No image is opened.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ImageFiles:
 
 
 def files_at_site(root: Path, declared: Sequence[str]) -> ImageFiles:
-    """Everything below `root` that has the name of an image, whatever is in it; the
+    """Everything below `root` that has the name of an image, whatever is in it. The
     class is the first folder on the way.
     """
     position = {name: label for label, name in enumerate(declared)}
@@ -160,7 +160,7 @@ def toml_names(names: Sequence[str]) -> str:
 
 def site_layout(root: Path) -> dict[str, list[str]]:
     """The sub-folders of each folder, if these may be sites and their sub-folders the
-    classes; else {}.
+    classes, else {}.
 
     That is where every folder has sub-folders with images, of at least two names, one
     of which occurs twice.
@@ -199,7 +199,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def find_splits(path: Path) -> tuple[str, str]:
-    """(train, test or ""), where all sub-folders with images are parts of a data set;
+    """(train, test or ""), where all sub-folders with images are parts of a data set,
     else ("", "").
     """
     names = set(_subfolder_names(path))
@@ -209,7 +209,7 @@ def find_splits(path: Path) -> tuple[str, str]:
 
 
 def subfolder(path: Path, name: str) -> Path:
-    """A part of the data set, which the settings name; with no name, all of it."""
+    """A part of the data set, which the settings name. With no name, all of it."""
     if name and not (path / name).is_dir():
         raise ConfigError(
             f"there is no folder {path / name}: correct split and test in data.options."

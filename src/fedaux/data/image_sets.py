@@ -24,7 +24,7 @@ def cifar10(path: Path) -> Corpus:
 
 
 def cifar100(path: Path, labels: str = "fine") -> Corpus:
-    """CIFAR-100, python or binary version; `labels` is "fine" (100 classes) or "coarse"
+    """CIFAR-100, python or binary version. `labels` is "fine" (100 classes) or "coarse"
     (20).
     """
     if labels not in ("fine", "coarse"):
@@ -78,7 +78,7 @@ def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
     """STL-10, binary version (Coates et al. 2011): `part` "train" (labelled, with its
     test set) or "unlabeled".
 
-    The 96×96 file is memory-mapped; `size=32` writes a resized copy once.
+    The 96×96 file is memory-mapped. `size=32` writes a resized copy once.
     """
     root = find_subfolder(path, "stl10_binary")
     labelled = part == "train"
@@ -117,7 +117,7 @@ def stl10(path: Path, part: str = "train", size: int | None = None) -> Corpus:
 def tinyimagenet(
     path: Path, wnids: Sequence[str] = (), size: int | None = None
 ) -> Corpus:
-    """Tiny ImageNet (200 classes, 64×64), or its classes `wnids` in that order; the
+    """Tiny ImageNet (200 classes, 64×64), or its classes `wnids` in that order. The
     validation set is the test set.
     """
     root = find_subfolder(path, "tiny-imagenet-200")

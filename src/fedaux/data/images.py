@@ -42,7 +42,7 @@ class PixelFormat:
     """What files of images become.
 
     Attributes:
-        size: The square to which each is cropped and resized; None: its own size.
+        size: The square to which each is cropped and resized. None means its own size.
         mode: "RGB", "L" for grey or "RGBA".
         strict: Whether a file that cannot be read is an error.
         own: Whether they are those of a site. How many records there are, and their
@@ -97,11 +97,11 @@ def image_folder(
     Without them, `train` and `test` are found where there is nothing but such parts of
     a data set.
 
-    `size` crops and resizes each image to that square; without it all must have the
+    `size` crops and resizes each image to that square. Without it all must have the
     same size. `mode="L"` converts them to greyscale. `person` is a regular expression
     over an image's path: the person is its first group, or the whole match. Hidden
     files and folders are not looked at, and a folder without images is no class. Files
-    that cannot be read are left out and named in the corpus' notes; `strict` stops at
+    that cannot be read are left out and named in the corpus' notes. `strict` stops at
     the first of them.
 
     With `declared` classes everything below the folder that has the name of an image is
@@ -129,7 +129,7 @@ def read_image_files(
     kind: str, files: ImageFiles, form: PixelFormat
 ) -> tuple[Corpus, list[Path]]:
     """(the corpus, the files of its training records). A file that cannot be read is
-    left out; at a site it is a blank record without a class.
+    left out. At a site it is a blank record without a class.
     """
     damaged: list[Path] = []
 

@@ -3,7 +3,7 @@ never from other records.
 
 The federation's owner declares the classes. If labels were numbered from the records, a
 single new label could renumber all others, and one record would change the
-contributions of all others. A person is an integer id; records without a person share
+contributions of all others. A person is an integer id. Records without a person share
 the id of the empty name.
 """
 
@@ -30,7 +30,7 @@ DECIMAL = re.compile(r"([0-9]+)(?:\.0*)?")
 
 def to_name(value: Any) -> str | None:
     """A label or person as text, whatever type a table stores it in: 3 and 3.0 are the
-    same; None if it is missing.
+    same, or None if it is missing.
     """
     if value is None:
         return None
@@ -126,7 +126,7 @@ def read_classes(file: Path) -> tuple[str, ...]:
 
 
 def declared_classes(data: DataConfig) -> tuple[str, ...]:
-    """`data.classes`, or the lines of classes.txt beside the data; the data itself is
+    """`data.classes`, or the lines of classes.txt next to the data. The data itself is
     not read.
     """
     if data.classes:
@@ -155,7 +155,7 @@ def declared_classes(data: DataConfig) -> tuple[str, ...]:
 
 def relabel(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
     """Map labels to positions in `classes`, by name, or by number if the corpus has no
-    names; others: `UNDECLARED`.
+    names. Others: `UNDECLARED`.
     """
     declared = DeclaredClasses.of(classes, corpus.classes)
     table = np.array(declared.numbered, dtype=np.int64)

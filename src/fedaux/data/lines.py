@@ -26,7 +26,7 @@ def is_utf_16(file: Path) -> bool:
 
 def lines_of(file: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a file or of a .gz, without their ends, which are line feeds. Each
-    is decoded by itself: bytes that are no characters are replaced.
+    is decoded separately: bytes that are no characters are replaced.
     """
     opened = gzip.open if file.suffix == ".gz" else open
     with opened(file, "rb") as stream:
@@ -37,7 +37,7 @@ def lines_of(file: Path, encoding: str = "utf-8") -> Iterator[str]:
 
 
 def split_line(line: str, delimiter: str = ",") -> list[str]:
-    """Parse the fields of one line by itself: an open quote ends with the line, and a
+    """Parse the fields of one line separately: an open quote ends with the line, and a
     malformed line has no fields.
     """
     try:

@@ -41,7 +41,7 @@ SAVED = ("dataset_info.json", "dataset_dict.json")
 
 
 class DataError(FedauxError, ValueError):
-    """Data that were handed over in Python and cannot be used; the message says why."""
+    """Data that were handed over in Python and cannot be used. The message says why."""
 
     code = Exit.DATA
 
@@ -159,7 +159,7 @@ def _refuse_infinite(x: NDArray[Any], what: str) -> None:
 
 
 def _as_pixels(x: NDArray[Any]) -> NDArray[Any]:
-    """Images as uint8, where numbers can be their pixels; others as they are."""
+    """Images as uint8, where numbers can be their pixels. Others as they are."""
     if x.ndim != 4 or x.dtype == np.uint8:
         return x
     channels = x.shape[1] in CHANNEL_COUNTS or x.shape[3] in CHANNEL_COUNTS

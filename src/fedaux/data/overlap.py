@@ -70,7 +70,7 @@ _known_digests: dict[int, tuple[Callable[[], object], list[bytes]]] = {}
 
 
 def _digests(records: Records) -> list[bytes]:
-    """Return a digest of each record; those of whole arrays are cached, since all seeds
+    """Return a digest of each record. Those of whole arrays are cached, since all seeds
     of a study need them.
     """
     if records.rows is not None:

@@ -33,7 +33,7 @@ def partition(
     per_client: int,
     rng: np.random.Generator,
 ) -> list[Indices]:
-    """The partition named `kind`; only `dirichlet` uses `alpha`, only `shards` uses
+    """The partition named `kind`. Only `dirichlet` uses `alpha`, only `shards` uses
     `per_client`.
     """
     if kind == "dirichlet":
@@ -118,7 +118,7 @@ def sinkhorn(
     """Sinkhorn scaling of exp(log_draw), (n, c) → (n, c), until the margins are off by
     less than half a record in all.
 
-    Near-infeasible supports (small α) converge slowly; after `steps` `round_to_margins`
+    Near-infeasible supports (small α) converge slowly. After `steps` `round_to_margins`
     corrects the rest.
     """
     log_rows = np.log(rows)[:, None]
@@ -278,7 +278,7 @@ class AuxSplit:
 
     @classmethod
     def draw(cls, size: int, fraction: float, rng: np.random.Generator) -> Self:
-        """A random split of `size` records; `fraction` is the share of D⁻."""
+        """A random split of `size` records. `fraction` is the share of D⁻."""
         if not 0 < fraction < 1:
             raise ValueError(
                 f"the share of negatives must lie between 0 and 1, not {fraction}. The "

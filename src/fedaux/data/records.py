@@ -30,8 +30,8 @@ class Records:
     Attributes:
         x: uint8 images (N, H, W, C), float numbers (N, ...) or an array of `str`; may
             be a memory map.
-        y: The class of each row of `x`, from 0; None for unlabelled data.
-        rows: Positions in `x` of these records; None for all.
+        y: The class of each row of `x`, from 0, or None for unlabelled data.
+        rows: Positions in `x` of these records, or None for all.
         person: The id of the person each row of `x` belongs to, if the source knows it.
     """
 
@@ -53,7 +53,7 @@ class Records:
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """The class of each record, from 0 on, or `UNDECLARED`; an error if there are
+        """The class of each record, from 0 on, or `UNDECLARED`. An error if there are
         no labels.
         """
         if self.y is None:
@@ -65,7 +65,7 @@ class Records:
 
     @property
     def persons(self) -> NDArray[np.int64]:
-        """The person's id of each record; an error if the source does not know it."""
+        """The person's id of each record. An error if the source does not know it."""
         if self.person is None:
             raise ValueError("these records name no people. Set data.person.")
         return self.person if self.rows is None else self.person[self.rows]
@@ -99,7 +99,7 @@ class Records:
         the prototype tokenises.
 
         Args:
-            positions: Which of the records; by default all.
+            positions: Which of the records. By default all.
             view: Avoid a copy of rows that are in memory, for a model that does not
                 modify its input.
 
@@ -169,8 +169,8 @@ class Corpus:
 
     Attributes:
         train: The training records; auxiliary data needs no labels.
-        test: The test records; None: part of `train` is held out.
-        classes: The names of labels 0, 1, …; without them the numbers are the names.
+        test: The test records. None means part of `train` is held out.
+        classes: The names of labels 0, 1, …. Without them the numbers are the names.
         notes: Remarks for the user: images that could not be read, …
         site: The client of each training record, for data.partition = "given".
     """

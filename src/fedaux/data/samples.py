@@ -2,7 +2,7 @@
 
 In a simulation records keep the type and the shape that they have, and all must have
 the same (`stack`). At a site what a record is is known beforehand, and each is made
-into it by itself (`read_one_by_one`): a value that cannot be becomes a blank record
+into it separately (`read_one_by_one`): a value that cannot be becomes a blank record
 without a class. Nothing is stacked, so no value decides on the type or the shape of
 others.
 """
@@ -139,7 +139,7 @@ def read_one_by_one(
 
 
 def _plain(value: Any) -> Any:
-    """A number of PyTorch's or NumPy's as Python's own; other values as they are."""
+    """A number of PyTorch's or NumPy's as Python's own. Other values as they are."""
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
         return attempt(value.item)
     return value

@@ -57,7 +57,7 @@ DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
 
 
 class TableError(FedauxError, ValueError):
-    """A table for which no settings can be proposed; the message says why."""
+    """A table for which no settings can be proposed. The message says why."""
 
     code = Exit.DATA
 
@@ -159,7 +159,7 @@ def propose(
     Args:
         private: The labelled records.
         label: The column of the class.
-        site: The column that says whose a record is; "" simulates `clients`.
+        site: The column that says whose a record is. "" simulates `clients`.
         public: Public records with the same columns, without which ranges and values
             are those of the private ones, to be confirmed.
         clients: How many clients to simulate where no column says.
@@ -305,7 +305,7 @@ def _propose_number(
 
 
 def _round_range(low: float, high: float) -> tuple[float, float]:
-    """A range around these values whose ends have few digits: nobody's exact value."""
+    """A range around these values whose ends have few digits: no one's exact value."""
     step = 10.0 ** np.floor(np.log10(high - low))
     least = float(np.floor(low / step) * step)
     largest = float(np.ceil(high / step) * step)
@@ -477,7 +477,7 @@ def release_choices(records: int, classes: int, public: bool) -> list[Choice]:
     """What a site sends, by how many records all sites have together.
 
     Few records carry few directions, and the public covariance is better than a noisy
-    one of their own; with many it is the other way round. Records drawn from a schema
+    one of their own. With many it is the other way round. Records drawn from a schema
     do not say which directions matter, so all of them are taken (`studies.tables`).
     """
     if records < FEW_RECORDS:

@@ -1,6 +1,6 @@
 """A table's values as numbers, by the schema alone.
 
-    number     its place between the range's ends, from −1 to 1; by quantiles, its share
+    number     its place between the range's ends, from −1 to 1. By quantiles, its share
                of public records. Then one column for each interval of its bins
     category   a column for each value, and one for any other value
     flag       0 for no, 1 for yes

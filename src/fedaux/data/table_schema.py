@@ -147,7 +147,7 @@ class TableHeader(Settings):
 
 
 class SchemaError(FedauxError, ValueError):
-    """A schema that cannot be used; the message names the file and the column."""
+    """A schema that cannot be used. The message names the file and the column."""
 
     code = ConfigError.code
 
@@ -162,7 +162,7 @@ class TableSchema:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Self:
-        """Check the tables of a schema file; an error names what is wrong."""
+        """Check the tables of a schema file. An error names what is wrong."""
         parts = dict(table)
         columns = parts.pop("columns", {})
         dropped = parts.pop("dropped", {})

@@ -35,7 +35,7 @@ DRAWN_MISSING = 0.1
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The columns of a file that are read, by what they are for; "" for none."""
+    """The columns of a file that are read, by what they are for, or "" for none."""
 
     schema: TableSchema
     label: str
@@ -90,7 +90,7 @@ def table(
 
     `labels=False` is for public records, `test` is a second file, `person` the column
     of persons. With `declared` classes, those of a site's own records, any line is a
-    record, and a missing or undeclared label is `UNDECLARED`; the column of sites is
+    record, and a missing or undeclared label is `UNDECLARED`. The column of sites is
     not looked at.
     """
     described = open_schema(schema)
@@ -118,7 +118,7 @@ def open_schema(schema: str | Path | TableSchema) -> TableSchema:
 
 
 def schema_path(source: DataConfig | AuxConfig) -> str:
-    """The file of the schema by which a source's tables are read; "" for others."""
+    """The file of the schema by which a source's tables are read, or "" for others."""
     if source.source == "schema":
         return source.path
     if source.source == "table":
@@ -127,7 +127,7 @@ def schema_path(source: DataConfig | AuxConfig) -> str:
 
 
 def schema_of(source: DataConfig | AuxConfig) -> TableSchema | None:
-    """The schema by which a source's tables are read; None for other records."""
+    """The schema by which a source's tables are read, or None for other records."""
     path = schema_path(source)
     return open_schema(path) if path else None
 
@@ -248,10 +248,10 @@ def from_frame(
 
 
 def _text(value: Any, decimal: str) -> str:
-    """A value of a DataFrame as a file of the schema would have it; "" for one that
+    """A value of a DataFrame as a file of the schema would have it, or "" for one that
     cannot be written.
     """
-    if isinstance(value, complex):  # as all of a column are beside one of them
+    if isinstance(value, complex):  # as all of a column are next to one of them
         if value.imag:
             return ""
         value = value.real
@@ -294,7 +294,7 @@ def _corpus(
 
 
 def _values(rows: Sequence[Sequence[str]], position: int) -> list[str]:
-    """A column, without spaces around its values; a short row has none there."""
+    """A column, without spaces around its values. A short row has none there."""
     return [row[position].strip() if position < len(row) else "" for row in rows]
 
 
@@ -334,7 +334,7 @@ def _sites(names: Sequence[str], wanted: _Wanted, where: str) -> NDArray[np.int6
 
 def schema_rows(path: Path, rows: int = 1000) -> Corpus:
     """Records that are drawn from a schema alone, one column after the other: public
-    data for a table without any. They are nobody's.
+    data for a table without any. They are no one's.
     """
     schema = open_schema(path)
     rng = numpy_stream(0, "schema")

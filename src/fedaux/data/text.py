@@ -69,7 +69,7 @@ def _read_jsonl(file: Path, table: _Table) -> Iterator[TextRow]:
 
 
 def _object(line: str) -> TextRow:
-    """Parse one line of JSON by itself; an invalid line is an empty row."""
+    """Parse one line of JSON separately. An invalid line is an empty row."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -98,7 +98,7 @@ def _read_parquet(file: Path, table: _Table) -> Iterator[TextRow]:
 
 
 def _python_value(scalar: Any) -> Any:
-    """Convert one value by itself: invalid text is replaced, and a value that Python
+    """Convert one value separately: invalid text is replaced, and a value that Python
     cannot represent is missing.
     """
     try:
@@ -136,7 +136,7 @@ class _Table:
 
     def lines(self, file: Path) -> Iterator[str]:
         """The lines of a file. With declared classes they end at line feeds only, and
-        each is decoded by itself.
+        each is decoded separately.
         """
         if self.declared:
             yield from lines_of(file)

@@ -105,7 +105,7 @@ def _check_sampler(loader: DataLoader[Any]) -> None:
 
 
 def _columns_of(dataset: Any, collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
-    """Yield the rows and the labels of a dataset, each item read by itself."""
+    """Yield the rows and the labels of a dataset, each item read separately."""
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise SettingsError(
             f"Cannot read a {type(dataset).__name__} item by item: return a Dataset "
@@ -140,7 +140,7 @@ def _pair(batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _labels(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Convert each label by itself, since a single missing one turns the whole array
+    """Convert each label separately, since a single missing one turns the whole array
     into floats or objects.
     """
     if values.dtype.kind in "iu":

@@ -55,7 +55,7 @@ class IssuedCertificate:
 
 
 def create_authority(days: int = AUTHORITY_DAYS) -> IssuedCertificate:
-    """Create a self-signed authority for this deployment's server only; sites trust no
+    """Create a self-signed authority for this deployment's server only. Sites trust no
     other.
     """
     return _sign(
@@ -92,7 +92,7 @@ def _sign(
     days: int,
     extensions: Sequence[tuple[x509.ExtensionType, bool]],
 ) -> IssuedCertificate:
-    """Sign a certificate by the authority, or by itself; it is valid since yesterday,
+    """Sign a certificate by the authority, or by itself. It is valid since yesterday,
     for clocks that are behind.
 
     Args:
@@ -196,8 +196,8 @@ def site_fingerprint(public_key: bytes) -> str:
 
 
 def node_fingerprint(public_key: bytes) -> str:
-    """Return the hash of a site's node key alone, by which a SuperLink knows the site;
-    the key may be in PEM.
+    """Return the hash of a site's node key alone, by which a SuperLink knows the site.
+    The key may be in PEM.
     """
     return _sha256(_key_bytes(public_key))
 

@@ -1,7 +1,7 @@
 """`fedaux deploy check`: finds what would go wrong at a site before it takes part, with
 a remedy for each problem.
 
-Checks read the site's own disk and call its server; what they find is sent nowhere.
+Checks read the site's own disk and call its server. What they find is sent nowhere.
 """
 
 from __future__ import annotations
@@ -434,7 +434,7 @@ def check_sends(config: Config, folder: Path) -> CheckResult:
 
 
 def compare_with_server(config: Config, path: Path) -> str:
-    """Return how a site's settings differ from what the server's run needs; "" if they
+    """Return how a site's settings differ from what the server's run needs, or "" if they
     do not, or are not here.
     """
     if not path.is_file():
@@ -485,7 +485,7 @@ def check_schema(config: Config, folder: Path) -> CheckResult:
 
 
 def schema_problem(own: TableSchema, server: Config) -> str:
-    """How a site's schema differs from the server's, column by column; "" if it does
+    """How a site's schema differs from the server's, column by column, or "" if it does
     not.
     """
     expected = schema_of(server.data)

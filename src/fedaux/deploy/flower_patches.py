@@ -41,7 +41,7 @@ class PatchError(FedauxError, RuntimeError):
 
 
 def refuse_untested_flower() -> None:
-    """End before anything starts if nobody has tried this version of Flower."""
+    """End before anything starts if no one has tried this version of Flower."""
     problem = untested_flower()
     if problem:
         raise PatchError(
@@ -77,7 +77,7 @@ def start_superexec_with(start: Callable[[], object]) -> None:
 
 
 def verify_apps_with(rejection_reason: Callable[[bytes], str]) -> None:
-    """A SuperNode asks `rejection_reason` about every app before any of it is used; ""
+    """A SuperNode asks `rejection_reason` about every app before any of it is used, or ""
     lets the app pass.
 
     Flower verifies an app only if there are trusted entities and the app has a licence:
@@ -123,7 +123,7 @@ class NodeFailure(BaseException):
 def end_node_on_failure() -> None:
     """A SuperNode ends when the server fails it, to be started again.
 
-    Flower logs the failure and goes on: a reply is lost and its round waits for the
+    Flower logs the failure and continues: a reply is lost and its round waits for the
     timeout, or the loop returns while other threads keep the process alive.
     """
     _expect(f"{NODE}:start_client_internal", uses=("_init_connection",))
@@ -276,7 +276,7 @@ def check_superlink(app: Any, own: Sequence[type]) -> None:
 
 
 def check_socket(path: Path) -> None:
-    """Refuse to go on unless a node's local API is at the socket, open to its own user
+    """Refuse to continue unless a node's local API is at the socket, open to its own user
     alone.
     """
     if not path.is_socket() or path.parent.stat().st_mode & 0o077:

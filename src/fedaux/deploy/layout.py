@@ -251,7 +251,7 @@ def _host_port(host: str, port: int) -> str:
 
 @dataclass(frozen=True)
 class Service:
-    """A systemd service; it may write only to `home` below the deployment's folder."""
+    """A systemd service. It may write only to `home` below the deployment's folder."""
 
     what: str
     home: str
@@ -315,7 +315,7 @@ def _templates() -> Environment:
 
 
 def comments(section: str) -> dict[str, str]:
-    """The comments in a settings file, by key; see `templates/settings.toml`."""
+    """The comments in a settings file, by key. See `templates/settings.toml`."""
     table: dict[str, str] = tomllib.loads(
         (TEMPLATES / "settings.toml").read_text(encoding="utf-8")
     )[section]
@@ -341,7 +341,7 @@ def sends_sums(config: Config) -> bool:
 
 
 def server_config(base: Config, sites: Sequence[str]) -> Config:
-    """Return the server's settings from `base`; if it names no public data, its own
+    """Return the server's settings from `base`. If it names no public data, its own
     source stands in.
     """
     data = _own_data(base.data)
@@ -388,7 +388,7 @@ def site_config(base: Config, name: str) -> Config:
 
 
 def schema_file(base: Config) -> dict[str, str]:
-    """The schema of tables, for the folder of each party; nothing for other records."""
+    """The schema of tables, for the folder of each party. Nothing for other records."""
     texts: set[str] = set()
     for source in (base.data, base.aux):
         schema = _schema_path(source)
@@ -405,7 +405,7 @@ def schema_file(base: Config) -> dict[str, str]:
 
 
 def with_own_schema(config: Config) -> Config:
-    """Let tables be read by the schema beside the settings."""
+    """Let tables be read by the schema next to the settings."""
     data = _beside(config.data)
     aux = _beside(config.aux)
     if aux.source == "schema":

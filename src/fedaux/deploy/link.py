@@ -1,7 +1,7 @@
 """The SuperLink as its operator sees it, from the server's own machine: registered keys
 by name, and its last run.
 
-A server that merges regions has no SuperLink; `RegionalServers` stands in for one.
+A server that merges regions has no SuperLink. `RegionalServers` stands in for one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def ask_health(address: str, ca: Path) -> httpx.Headers:
 
 @dataclass(frozen=True)
 class ControlLink:
-    """Controls the SuperLink over Flower's control API; `folder` is the server's."""
+    """Controls the SuperLink over Flower's control API. `folder` is the server's."""
 
     folder: Path
 
@@ -96,7 +96,7 @@ class ControlLink:
         return nodes
 
     def last_run(self) -> FlowerRun | None:
-        """Return the run that was submitted last; None before the first."""
+        """Return the run that was submitted last, or None before the first."""
         from flwr.proto.control_pb2 import ListRunsRequest
 
         with self._client() as client:
@@ -176,7 +176,7 @@ class ControlLink:
 
 @dataclass(frozen=True)
 class RegionalServers:
-    """Regional servers as the server that merges them sees them; `run` is the folder
+    """Regional servers as the server that merges them sees them. `run` is the folder
     that all servers share.
     """
 

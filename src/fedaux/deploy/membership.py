@@ -190,7 +190,7 @@ def _deployment(folder: Path) -> Path:
 
 
 def _members(folder: Path, name: str = "") -> tuple[str, ...]:
-    """Return the sites in the server's settings; `name` must be among them."""
+    """Return the sites in the server's settings. `name` must be among them."""
     sites = Config.load(folder / "server" / "fedaux.toml").federation.sites
     if name and name not in sites:
         raise DeployError(f"there is no site {name}. There are {', '.join(sites)}.")

@@ -176,7 +176,7 @@ def check_schemas(config: Config, server: Path) -> CheckResult:
 
 
 def settings_problem(folder: Path, name: str) -> str:
-    """Why a site in this folder would refuse the run; "" if it would not."""
+    """Why a site in this folder would refuse the run, or "" if it would not."""
     config = load_settings(folder)
     if isinstance(config, CheckResult):
         return config.detail

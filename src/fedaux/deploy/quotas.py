@@ -3,7 +3,7 @@ its own contribution only.
 
 Each order says how many bytes its reply may have (`flower.serialization.reply_group`).
 A site may answer an order that was sent to it, within that size, a number of objects
-and a time; the server's app sees the reply when it is complete and can be read. A site
+and a time. The server's app sees the reply when it is complete and can be read. A site
 that breaks this is answered for by an error, at once, so that no round waits for it.
 
 Flower itself bounds none of it: a reply of gigabytes is stored and read whole, an
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flwr.proto.message_pb2 import ObjectTree, PushObjectRequest, PushObjectResponse
     from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 
-OBJECT_BYTES = 256  # that an object costs beside its content
+OBJECT_BYTES = 256  # that an object costs next to its content
 MAX_OBJECTS = 256  # of a small reply
 CHUNK_BYTES = 2**14  # of the quota for each object more
 MAX_TRIES = 8  # of a site to push one reply: its connection may break

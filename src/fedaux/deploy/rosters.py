@@ -2,7 +2,7 @@
 pinned by each site's owner.
 
 A site's `key.pub` carries the public half of its `vault/sum.key` as a comment. The
-server writes `roster.json` whenever a site comes, goes or has another key; it counts at
+server writes `roster.json` whenever a site comes, goes or has another key. It counts at
 a site only when the owner has installed it there.
 """
 
@@ -66,7 +66,7 @@ class RosterChange:
 
 
 def compare_roster(site: Path, file: Path) -> RosterChange:
-    """Compare a new roster with the one at the site; one that has another key for this
+    """Compare a new roster with the one at the site. One that has another key for this
     very site is refused.
     """
     new = read_roster(file)
@@ -94,7 +94,7 @@ def install_roster(site: Path, file: Path) -> None:
 
 
 def own_problem(site: Path, roster: Roster) -> str:
-    """Why a roster is not one for this site; "" if it has the site's own key under its
+    """Why a roster is not one for this site, or "" if it has the site's own key under its
     name.
     """
     name = read_env(site / "site.env")["NAME"]

@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 
 def call(*words: str) -> str:
-    """Return what a command of Flower prints; with --format json that is JSON, errors
+    """Return what a command of Flower prints. With --format json that is JSON, errors
     included.
     """
     return subprocess.run(
@@ -53,7 +53,7 @@ def follow(*words: str) -> Iterator[str]:
 
 @dataclass
 class RunControl:
-    """Starts and follows runs; `call` and `follow` are Flower's command line."""
+    """Starts and follows runs. `call` and `follow` are Flower's command line."""
 
     call: Callable[..., str] = call
     follow: Callable[..., Iterator[str]] = follow
@@ -152,7 +152,7 @@ class RunControl:
         )
 
     def _json(self, *words: str) -> dict[str, Any] | None:
-        """Return the JSON that a command prints; None if there is no answer."""
+        """Return the JSON that a command prints, or None if there is no answer."""
         printed = self.call(*words, "--format", "json")
         try:
             answer: dict[str, Any] = json.loads(printed[printed.index("{") :])

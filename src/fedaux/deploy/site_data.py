@@ -48,11 +48,11 @@ def with_own_data(
     Args:
         base: The settings of the run, as they were simulated.
         sites: The names of the sites.
-        paths: The path of each site's records; they need not be on this machine.
+        paths: The path of each site's records. They need not be on this machine.
         test: The path of the server's labelled test data.
 
     Returns:
-        The settings for the server and those for each site. A path that nobody has
+        The settings for the server and those for each site. A path that no one has
         named stays empty, to be filled in.
     """
     if not (base.data.path or paths or test):

@@ -71,7 +71,7 @@ class Watched(Protocol):
 
 @dataclass(frozen=True)
 class SiteStatus:
-    """The status of a site. `left` is its budget left by the server's settings; its own
+    """The status of a site. `left` is its budget left by the server's settings. Its own
     settings may refuse earlier.
     """
 
@@ -101,14 +101,14 @@ class Status:
 
     @property
     def phase(self) -> str:
-        """The current phase of the run; "" if nothing is running."""
+        """The current phase of the run, or "" if nothing is running."""
         if self.record.rounds and self.state in ("running", "stuck", "waiting"):
             return self.record.phase
         return ""
 
     @property
     def round(self) -> int:
-        """The current or last round; 0 without a run."""
+        """The current or last round, or 0 without a run."""
         current = self.record.finished_rounds + (self.record.phase != "between rounds")
         return min(max(current, 1), self.record.rounds)
 
@@ -273,7 +273,7 @@ def _sites(
     answers: bool,
     waiting: bool,
 ) -> Iterator[SiteStatus]:
-    """Yield the status of each site in the settings or the run, or with a key;
+    """Yield the status of each site in the settings or the run, or with a key.
     `waiting`: show who has not answered.
     """
     record = record or RunStatus()
@@ -301,7 +301,7 @@ def _connection(node: Node | None, answers: bool) -> tuple[str, float | None]:
 
 
 def _budget_left(site: SiteRecord, budget: float) -> float | None:
-    """What the server's settings leave a site; None if they set no budget."""
+    """What the server's settings leave a site, or None if they set no budget."""
     if site.last_error_kind == Refusal.BUDGET:
         return 0.0
     if not budget:
@@ -310,7 +310,7 @@ def _budget_left(site: SiteRecord, budget: float) -> float | None:
 
 
 def _run_problems(status: Status, server: Path | None) -> Iterator[str]:
-    """Say what is wrong and what to do; `server` is the folder of a deployment's
+    """Say what is wrong and what to do. `server` is the folder of a deployment's
     server.
     """
     command = "The same command"

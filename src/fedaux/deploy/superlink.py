@@ -115,7 +115,7 @@ class LimitedListener(socket.socket):
         if is_loopback(host) or self.rate.allows(machine(host)):
             return connection, address
         connection.close()
-        # asyncio goes on, at its next turn
+        # asyncio continues, at its next turn
         raise ConnectionAbortedError(f"too many connections from {host}")
 
 
@@ -170,7 +170,7 @@ class SiteLimitMiddleware:
     """ASGI middleware: what one site may ask for at a time, with a key that opens all
     doors or without.
 
-    A site is told by its machine and the key that it shows: nobody at another machine
+    A site is told by its machine and the key that it shows: no one at another machine
     uses up what it has.
     """
 
@@ -211,7 +211,7 @@ class SiteLimitMiddleware:
                 del self.in_flight[site]
 
     def delay(self, site: tuple[str, bytes]) -> float:
-        """Seconds until a request of the site may be handled; one that would wait too
+        """Seconds until a request of the site may be handled. One that would wait too
         long does not count.
         """
         now = self.clock()
@@ -226,7 +226,7 @@ class SiteLimitMiddleware:
 
 
 def body_size(headers: Mapping[bytes, bytes]) -> int | None:
-    """Return how long a request says that its body is; None if it does not say so, or
+    """Return how long a request says that its body is, or None if it does not say so, or
     the body is too long.
     """
     size = headers.get(b"content-length", b"")
@@ -279,7 +279,7 @@ class Waiting:
 
     Attributes:
         phase: What it waited for.
-        newest: Uvicorn's object of the newest request whose headers are there; None
+        newest: Uvicorn's object of the newest request whose headers are there, or None
             before the first. There is another one for every request, so that the same
             object means the same request.
         received: The bytes that had come over this connection.

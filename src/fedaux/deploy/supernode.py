@@ -2,19 +2,19 @@
 installed at the site.
 
 Anyone who starts a Flower app sends its code to the sites, and a plain SuperNode runs
-that code beside the private records: a site's settings would mean nothing. So an app is
+that code next to the private records: a site's settings would mean nothing. So an app is
 refused here unless it only names its components, and its ClientApp is fedaux's own.
 
 Flower serves a node's local API at a TCP port, where it hands the site's orders to any
 caller: with weights, the paths of the site, and a token that answers in its name. The
-token is also in the command line of the process that works on the order, for everybody
+token is also in the command line of the process that works on the order, for everyone
 to read. Here the API is at a Unix socket that only the node's own user can open, the
 kernel checks who calls, and the token goes through a pipe.
 
     python -m fedaux.deploy.supernode --superlink example.org:8443 ...
     # started by the first: asks for orders
     python -m fedaux.deploy.supernode superexec SOCKET PARENT
-    # works on one; its token is the standard input
+    # works on one. Its token is the standard input
     python -m fedaux.deploy.supernode clientapp SOCKET PARENT
 """
 
@@ -158,7 +158,7 @@ def start(role: str, address: str, **streams: Any) -> subprocess.Popen[bytes]:
 
 
 def start_superexec(path: Path) -> subprocess.Popen[bytes]:
-    """Start what asks for orders; the node's API listens by now."""
+    """Start what asks for orders. The node's API listens by now."""
     flower_patches.check_socket(path)
     return start("superexec", str(path))
 
@@ -194,7 +194,7 @@ def clientapp(address: str, parent: int) -> None:
 
 
 def clock_problem(words: Sequence[str]) -> str:
-    """Why the server may have refused a node with this command line; "" if clocks agree
+    """Why the server may have refused a node with this command line, or "" if clocks agree
     or cannot be compared.
     """
     from fedaux.deploy.checks import check_clock

@@ -33,7 +33,7 @@ OnRecords = Callable[[int, int], None]  # (done, total)
 
 @dataclass(frozen=True, eq=False)
 class LabelledBlock:
-    """Records of one site with their labels; `site` is "" where there are no sites."""
+    """Records of one site with their labels. `site` is "" where there are no sites."""
 
     site: str
     names: list[str]
@@ -178,7 +178,7 @@ def _images(
 
 
 def _class_folders(path: Path, classes: tuple[str, ...]) -> dict[str, list[Path]]:
-    """Return the class folders of each site; "" is the site where there are none."""
+    """Return the class folders of each site. "" is the site where there are none."""
     folders = subfolders(path)
     inner = {folder.name: subfolders(folder) for folder in folders}
     if folders and all(_are_classes(inside, classes) for inside in inner.values()):

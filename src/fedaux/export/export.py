@@ -35,7 +35,7 @@ def export_model(
 
     Args:
         run: The folder of the run.
-        out: The parent of the model folders; by default `run`/model.
+        out: The parent of the model folders. By default `run`/model.
         onnx: Also write an ONNX graph.
 
     Returns:
@@ -52,7 +52,7 @@ def export_model(
 
 
 def write_models(state: RunState, out: Path, onnx: bool = False) -> list[Path]:
-    """Write the models of a loaded state; nothing is written if ONNX is requested but
+    """Write the models of a loaded state. Nothing is written if ONNX is requested but
     not supported.
     """
     models = make_models(state)
@@ -89,7 +89,7 @@ def make_models(state: RunState) -> dict[str, Model]:
 def restore_network(
     state: RunState, spec: PrototypeSpec, record_spec: RecordSpec, classes: int
 ) -> Prototype:
-    """Return the trained network in eval mode; in head-only runs, the extractor and the
+    """Return the trained network in eval mode, in head-only runs, the extractor and the
     trained head joined.
     """
     network = build(spec, record_spec.input_shape, classes, seed=0)
@@ -108,7 +108,7 @@ def restore_network(
 def make_card(
     state: RunState, spec: PrototypeSpec, public: ServerData, record_spec: RecordSpec
 ) -> Card:
-    """Return the card of one prototype of a finished run; `save_pretrained` adds what
+    """Return the card of one prototype of a finished run. `save_pretrained` adds what
     it knows of the files.
     """
     config = state.config
@@ -157,7 +157,7 @@ def _split(data: DataConfig) -> Card:
 
 
 def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> Card:
-    """Everything that belongs beside an accuracy, and what is wrong with the model, if
+    """Everything that belongs next to an accuracy, and what is wrong with the model, if
     anything is.
     """
     evaluation = last_evaluations(state)[spec.label]

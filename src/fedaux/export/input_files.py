@@ -41,11 +41,11 @@ class UnreadableError(RecordsError):
 
 @dataclass(frozen=True)
 class InputReader:
-    """Reads files for a model; `resize` allows resizing images, `column` is the text
+    """Reads files for a model. `resize` allows resizing images, `column` is the text
     column of a table. A model of a table has a `schema`, and `id_column` may name its
     records.
 
-    Images of a folder that cannot be read are left out and collected in `skipped`;
+    Images of a folder that cannot be read are left out and collected in `skipped`.
     `strict` stops at the first.
     """
 
@@ -71,7 +71,7 @@ class InputReader:
                 raise RecordsError(f"{path} cannot be read: {error}") from error
 
     def total(self, paths: Iterable[Path]) -> int | None:
-        """How many records there are; None where only reading tells."""
+        """How many records there are, or None where only reading tells."""
         total = 0
         for path in paths:
             if path.is_dir():
@@ -117,7 +117,7 @@ class InputReader:
     def images(
         self, files: Sequence[Path], strict: bool = False
     ) -> Iterator[NamedBlock]:
-        """These files in blocks; names are their paths."""
+        """These files in blocks. Names are their paths."""
         for start in range(0, len(files), READ_AT_ONCE):
             names = []
             images = []
@@ -133,7 +133,7 @@ class InputReader:
                 yield names, np.stack(images)
 
     def _image(self, file: Path) -> NDArray[np.uint8]:
-        """(H, W, C) as in training: colours converted; with `resize`, cropped and
+        """(H, W, C) as in training: colours converted. With `resize`, cropped and
         resized with a box filter.
         """
         height, width, channels = self.record_spec.shape
@@ -205,7 +205,7 @@ def suffix_of(path: Path) -> str:
 
 
 def _array(path: Path) -> NDArray[Any]:
-    """The array of an .npy, memory-mapped; of an .npz the array x, or the only one."""
+    """The array of an .npy, memory-mapped. Of an .npz the array x, or the only one."""
     if path.suffix.lower() == ".npy":
         mapped: NDArray[Any] = np.load(path, mmap_mode="r")
         return mapped

@@ -110,7 +110,7 @@ class Model:
 
         Args:
             records: uint8 images (N, H, W, C), rows of numbers (N, ...), or a list of
-                texts, as `record_spec` says; a DataFrame, if there is a `schema`.
+                texts, as `record_spec` says. A DataFrame, if there is a `schema`.
 
         Returns:
             Probabilities (N, C), with columns in the order of `classes`.
@@ -176,7 +176,7 @@ class Model:
         which marks a complete export.
 
         Args:
-            folder: The folder to write to; it is created if necessary.
+            folder: The folder to write to. It is created if necessary.
             onnx: Also write an ONNX graph.
 
         Returns:
@@ -315,7 +315,7 @@ def render_page(card: Card, folder: str) -> str:
 
 
 def _spec(card: Card, folder: Path) -> PrototypeSpec:
-    """The prototype of a card; a text prototype takes its tokenizer from the model's
+    """The prototype of a card. A text prototype takes its tokenizer from the model's
     folder.
     """
     name = card["prototype"]["name"]

@@ -45,14 +45,14 @@ def add_release_handler(
     features: str | FeaturesOf = "features",
     **privacy: Any,
 ) -> None:
-    """Add the handler `query.fedaux`, which makes the client's release, to a ClientApp;
-    nothing else changes.
+    """Add the handler `query.fedaux`, which makes the client's release, to a ClientApp.
+    Nothing else changes.
 
     Args:
         app: Your app.
         model: A function that makes the network that the app trains, such as its class.
         data: A function of the context that returns this client's (x, labels) or (x,
-            labels, persons), rows as the model takes them, each record exactly once; or
+            labels, persons), rows as the model takes them, each record exactly once, or
             the `Dataset` or `DataLoader` that the client trains on.
         vault: An absolute path to a folder of this client's own, which keeps its
             privacy account.
@@ -100,7 +100,7 @@ class ClientSettings:
     def __post_init__(self) -> None:
         if self.privacy.private_training:
             raise SettingsError(
-                "private_training has no effect here, where the app trains by itself: "
+                "private_training has no effect here, where the app trains itself: "
                 "leave it out. The apps of fedaux can train privately."
             )
 

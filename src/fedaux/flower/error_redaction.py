@@ -1,7 +1,7 @@
 """Message handlers never reply with the text of an error, which may quote a record:
 only with a `Refusal`.
 
-The reason stays in the client's own log, where it may quote a record; in the log of
+The reason stays in the client's own log, where it may quote a record, in the log of
 events (`core/event_log.py`), which may be collected elsewhere, it does not.
 """
 
@@ -96,7 +96,7 @@ def _write(
     context: Context,
     **facts: object,
 ) -> None:
-    """Log an event with the client and the round of the order, if it names any; else
+    """Log an event with the client and the round of the order, if it names any, else
     with all clients of the node.
     """
     scalars = message.content.get("fedaux") if message.has_content() else None

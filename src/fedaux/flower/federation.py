@@ -173,7 +173,7 @@ class GridFederation:
         self._expected = set(self.nodes)
 
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
-        """Send all orders and yield each reply as it arrives; one that is missing in
+        """Send all orders and yield each reply as it arrives. One that is missing in
         the end becomes a `Failure`.
         """
         mailbox = Mailbox[Order](self.grid)
@@ -279,7 +279,7 @@ def read_reply(kind: type[T], message: Message) -> T:
 
 
 def describe_error(message: Message) -> str:
-    """Say why there is no reply; a client's own words are not trusted to be fit for a
+    """Say why there is no reply. A client's own words are not trusted to be fit for a
     terminal.
     """
     reason = message.error.reason or ""

@@ -154,7 +154,7 @@ class NodeRegistry:
             report(Notice(f"node {node} is excluded: {problem}"))
 
     def _foreign(self, registered: str, clients: Sequence[str]) -> str:
-        """Return what is wrong with these names for the key that the node has shown; ""
+        """Return what is wrong with these names for the key that the node has shown, or ""
         if nothing is.
         """
         names = [name.strip() for name in registered.split(",") if name.strip()]
@@ -172,7 +172,7 @@ class NodeRegistry:
 def _validate_hello(
     reply: Message, expected: Sequence[str], classes: Sequence[str]
 ) -> tuple[list[str], str, str]:
-    """Return (clients, versions, problem); the problem is empty if the answer is
+    """Return (clients, versions, problem). The problem is empty if the answer is
     valid.
     """
     try:

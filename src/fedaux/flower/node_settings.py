@@ -2,7 +2,7 @@
 from the run configuration.
 
 A site's settings decide what it reveals, so a server must not be able to supply them.
-Only where Flower simulates all clients in Ray workers beside the server, and there is
+Only where Flower simulates all clients in Ray workers next to the server, and there is
 no site, do they come with the run.
 """
 

@@ -37,7 +37,7 @@ class PrivateHead(ReleaseStrategy):
     of its records.
 
     Clients need `add_release_handler` with the same scorer and
-    `features=input_of(head)`, and no handler that trains. Start it with `num_rounds=1`;
+    `features=input_of(head)`, and no handler that trains. Start it with `num_rounds=1`,
     in further rounds, clients that were not there before add their releases.
 
     Args:
@@ -49,10 +49,10 @@ class PrivateHead(ReleaseStrategy):
             it. No client is bound by it.
         clients: About how many clients there are, for the same choice.
         expected_records: About how many records they have together, for the same
-            choice; 0: 10,000.
+            choice. 0 means 10,000.
         scorer: What clients send: class-moments, or class-embedding for sums alone.
-        embedding_dim: The dimension of the embedding; 0: chosen on the public rows.
-        quorum: The share of the selected clients whose releases are needed; with fewer,
+        embedding_dim: The dimension of the embedding. 0 means chosen on the public rows.
+        quorum: The share of the selected clients whose releases are needed. With fewer,
             the head stays as it was.
         max_records: The largest number of records that a client may claim.
         keep: As in `FedAUX`.

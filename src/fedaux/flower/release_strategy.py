@@ -234,7 +234,7 @@ class ReleaseStrategy(FedAvg):
 def _server(
     config: Config, model: nn.Module, extractor: nn.Module, rows: Records, classes: int
 ) -> Server:
-    """The parts of a server around one network that this package has not built; nothing
+    """The parts of a server around one network that this package has not built. Nothing
     is tested.
     """
     networks = Networks(
@@ -252,7 +252,7 @@ def _server(
 
 
 def _no_release(failures: list[Failure]) -> FedauxError:
-    """Say why a run ends in which nobody has made a release: it would be plain FedAvg,
+    """Say why a run ends in which no one has made a release: it would be plain FedAvg,
     and look like success.
     """
     if all(_is_spent(failure) for failure in failures):
@@ -279,7 +279,7 @@ def _is_spent(failure: Failure) -> bool:
 
 
 def _without_repeats(releases: Mapping[str, Release]) -> dict[str, Release]:
-    """A client whose node came back under a new id repeats its release to the bit: the
+    """A client whose node came back under a new id repeats its release bit for bit: the
     old id is forgotten.
     """
     latest = {

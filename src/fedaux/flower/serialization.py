@@ -1,7 +1,7 @@
 """Messages to Flower records and back: scalars in a ConfigRecord, arrays in
 ArrayRecords; versioned, no pickle.
 
-What a message holds is declared in `fedaux.messages`; nothing of it is repeated here.
+What a message holds is declared in `fedaux.messages`. Nothing of it is repeated here.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def deserialize(kind: type[T], content: RecordDict) -> T:
     """The message, or an error that says what is wrong with it: an order's fields are
     all checked here.
 
-    A reply's fields have the right Python types; `messages.check_reply` compares them
+    A reply's fields have the right Python types. `messages.check_reply` compares them
     with the order.
     """
     # content[...] and not content.array_records: the latter puts the message into a

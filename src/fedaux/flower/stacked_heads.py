@@ -103,7 +103,7 @@ class StackedFederation(GridFederation):
 
 
 def is_for_training(order: Order) -> bool:
-    """Whether clients may train to answer this order: by itself, or when a secure sum
+    """Whether clients may train to answer this order: separately, or when a secure sum
     asks for its vectors.
     """
     if isinstance(order, SumOrder):

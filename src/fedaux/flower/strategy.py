@@ -56,7 +56,7 @@ class TrainReply:
     records: int
 
     def update(self, round_: int, weights: Arrays) -> Update:
-        """Make an update of `weights`, flat arrays. The app trains without noise; its
+        """Make an update of `weights`, flat arrays. The app trains without noise. Its
         release has told its account.
         """
         return Update(
@@ -167,17 +167,17 @@ class FedAUX(ReleaseStrategy):
         max_share: The largest share of the weight that one client may have on a row, as
             in `[teachers]` of a run.
         examples: The number of public rows that a round uses, as in `[teachers]` of a
-            run; 0: all.
+            run. 0 means all.
         scorer: How clients summarise their data, as in `[privacy]` of a run.
         embedding_dim: The dimension of the scorer's embedding, as in `[privacy]` of a
             run.
         ridge: The regularisation of the scorer, as in `[privacy]` of a run.
-        quorum: The share of the selected clients whose models a round needs; with
+        quorum: The share of the selected clients whose models a round needs. With
             fewer, the model stays as it was.
         max_records: The largest number of records that a client may claim.
         keep: A file that keeps what clients are asked with, so that a later run asks
             the same: a client's vault answers only one question. By default a file in
-            ~/.fedaux for this network, public data and scorer; None: no file.
+            ~/.fedaux for this network, public data and scorer. None means no file.
         release_timeout: How long a client has to make its release, in seconds.
         seed: The seed of everything random on the server.
         device: auto (a GPU if there is one), cpu, cuda, …
@@ -232,7 +232,7 @@ class FedAUX(ReleaseStrategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask clients that are selected for the first time for their release (P2, P3);
+        """Ask clients that are selected for the first time for their release (P2, P3),
         then proceed as FedAvg.
         """
         self._load(server_round, arrays)

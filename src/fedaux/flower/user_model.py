@@ -19,7 +19,7 @@ FeaturesOf = Callable[[Any, Tensor], Tensor]  # (model, x) → (B, H)
 ACTION = "fedaux"
 
 
-@per_record_safe  # it remembers nothing; the model inside is checked by itself
+@per_record_safe  # it remembers nothing; the model inside is checked separately
 class UserExtractor(nn.Module):
     """The model up to its features, (B, *shape) → (B, H). It holds all of the model's
     weights.

@@ -3,7 +3,7 @@ client's contribution, not the round.
 
 Its form follows from the declarations (`messages.check_reply`). Here is what makes it
 plausible: norms, noise, sizes. A client may still lie within these bounds, about its
-labels for one; `teachers.max_share` limits the effect.
+labels for one. `teachers.max_share` limits the effect.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def validate_reply(
         return
     _check_account(reply.account)
     if isinstance(reply, Masked):
-        # a masked vector is as good as random: beside its form there is nothing that a
+        # a masked vector is as good as random: next to its form there is nothing that a
         # server could check
         return
     if isinstance(reply, Counts):
@@ -106,7 +106,7 @@ def _check_update(order: TrainOrder, reply: Update) -> None:
 
 
 def untrained(order: TrainOrder, reply: Update) -> Arrays:
-    """Return what a client with unchanged weights would send beside its model: the
+    """Return what a client with unchanged weights would send next to its model: the
     expected form and scale.
     """
     hooks = hooks_of(order.method, json.loads(order.method_options))
@@ -126,7 +126,7 @@ def max_release_norm(bound: Bound, scale: float, size: int) -> float:
 
 
 def _check_account(account_json: str) -> None:
-    """A client may understate what it spent, to its own harm alone; but the values must
+    """A client may understate what it spent, to its own harm alone, but the values must
     be valid.
     """
     account = Account.from_json(account_json)
@@ -142,7 +142,7 @@ def _check_account(account_json: str) -> None:
 
 def check_form(sent: Arrays, received: Arrays) -> None:
     """Raise an error unless the arrays have the names, shapes and types of those that
-    were sent. For replies that are not declared; `check_reply` does it for the others.
+    were sent, for replies that are not declared. `check_reply` does it for the others.
     """
     if set(received) != set(sent):
         raise InvalidReplyError(
@@ -297,7 +297,7 @@ def _check_release(order: PrepareOrder, reply: Release, bounds: Bounds | None) -
 
 
 def _check_bound(reply: Release, bound: Bound) -> None:
-    """The scorer fixes the step and the sensitivity; only the noise is the client's own
+    """The scorer fixes the step and the sensitivity. Only the noise is the client's own
     choice.
     """
     _check_stated("step", reply, reply.step, bound.step)

@@ -14,7 +14,7 @@ from fedaux.messages.orders import EveryOrder, Order
 from fedaux.messages.replies import Answer, answer_type
 from fedaux.messages.types import ArrayGroup
 
-# bytes of a reply beside its arrays: names, headers, scalars, the account
+# bytes of a reply next to its arrays: names, headers, scalars, the account
 OVERHEAD = 2**18
 # of each of many small arrays, which are two objects of Flower's
 BYTES_OF_AN_ARRAY = 2**15
@@ -53,7 +53,7 @@ def check_reply(order: Order, reply: Answer) -> None:
 
 
 def _problem(field: Field, order: EveryOrder, value: Any) -> str:
-    """Say what a field should be, and what it is if that is a number; "" if nothing is
+    """Say what a field should be, and what it is if that is a number, or "" if nothing is
     wrong.
     """
     problem = field.type_for(order).problem(value)

@@ -50,7 +50,7 @@ class Protection(Enum):
 
     Hooks of a method see models and never a record (`methods.hooks`): what they send is
     post-processing, covered where the model is. So are a model's logits on public data,
-    weighted with what the server makes of the client's release; in a secure sum a site
+    weighted with what the server makes of the client's release, in a secure sum a site
     weights them by its own class counts, and so methods that distil train without noise
     there.
     """

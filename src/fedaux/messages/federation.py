@@ -15,7 +15,7 @@ Reply = Answer | Failure | Subtotal | SecureTotal
 
 
 class Federation(Protocol):
-    """Sends orders to clients and streams their replies in any order; each can be
+    """Sends orders to clients and streams their replies in any order. Each can be
     processed and dropped.
     """
 

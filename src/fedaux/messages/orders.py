@@ -2,7 +2,7 @@
 (`messages.declaration`).
 
 An order holds everything that the work needs except the client's data and its own
-settings; only these decide on privacy. `weights` is a model's flat state
+settings. Only these decide on privacy. `weights` is a model's flat state
 (`models.flat_state`).
 """
 
@@ -141,7 +141,7 @@ BROADCAST = ArrayGroup({ANY_NAME: ArrayType(FLOAT, None)})
 
 
 def _bytes_of_sites(order: SumOrder) -> Type:
-    """Return the type of bytes for or from any number of sites; each has a length of
+    """Return the type of bytes for or from any number of sites. Each has a length of
     its own.
     """
     return ArrayGroup(
@@ -257,7 +257,7 @@ class TrainOrder:
     weights: Arrays = asked(MODEL, Part.ROUND)
     # as in `PrepareOrder`; empty without h0
     extractor: Arrays = asked(EXTRACTOR, Part.CARRIER, default_factory=dict)
-    # what the method sends beside the model
+    # what the method sends next to the model
     broadcast: Arrays = asked(BROADCAST, Part.ROUND, default_factory=dict)
     # `Teaching` as JSON; "" if the client does not teach, or the server runs its model
     teaching: str = asked(TEACHING, Part.ROUND, default="")

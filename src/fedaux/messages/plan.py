@@ -149,7 +149,7 @@ class RunPlan:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def ask_for(self, order: DataOrder) -> Ask | None:
-        """Return what of the plan covers an order; None if nothing does."""
+        """Return what of the plan covers an order, or None if nothing does."""
         return next((ask for ask in self.asks if ask.covers(order)), None)
 
 
@@ -173,7 +173,7 @@ def plan_of(
 
 
 def most_orders(order: DataOrder, rounds: int, secure: bool) -> int:
-    """Return how many orders that are like this one a run may need; the same order may
+    """Return how many orders that are like this one a run may need. The same order may
     come as often as it takes.
     """
     if isinstance(order, TrainOrder):

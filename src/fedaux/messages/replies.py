@@ -48,7 +48,7 @@ PUBLIC, COVERED, SUMMED, UNPROTECTED = Protection
 MAX_STEPS = 10**6  # of private training in one round, and of any counter
 # of keys with their signatures, of a signature, or of an encrypted share
 MAX_SUM_BYTES = 512
-MODELS_BESIDE = 3  # models that a method sends beside the trained one, at most
+MODELS_BESIDE = 3  # models that a method sends next to the trained one, at most
 FINITE = 1e308
 
 NAME_OF_CLIENT = Disclosure.always("name of the client", PUBLIC)
@@ -89,7 +89,7 @@ def sums_shapes(classes: int, width: int, sends: str) -> dict[str, tuple[int, ..
 
 
 def ensemble_shapes(order: TrainOrder) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a client's part of the ensemble; {} if the order does not
+    """Return the shapes of a client's part of the ensemble, or {} if the order does not
     ask for one.
     """
     if not order.teaching:
@@ -273,7 +273,7 @@ class Update:
     steps: int = answered(Number(0, MAX_STEPS), BUDGET)
     account: str = answered(ACCOUNT_JSON, ACCOUNT)
     weights: Arrays = answered(_model, Disclosure("local models", UNPROTECTED, COVERED))
-    # what the method sends beside the model
+    # what the method sends next to the model
     extra: Arrays = answered(
         _beside_the_model, Disclosure(EXTRA, UNPROTECTED, COVERED), default_factory=dict
     )
@@ -370,7 +370,7 @@ class SecureTotal:
     """The secure sum of what several sites answered to the same order, as one reply.
 
     Attributes:
-        order: What one of them was asked; the others were asked the same.
+        order: What one of them was asked. The others were asked the same.
         vector: The sum.
         sites: The sites whose vectors are in it.
         accounts: The accounts of all sites that sent a vector.

@@ -20,7 +20,7 @@ _KINDS = {kind.__name__: kind for kind in ORDERS}
 
 
 def order_to_bytes(order: DataOrder) -> bytes:
-    """Return an order's fields in the format of safetensors; the scalars are one array
+    """Return an order's fields in the format of safetensors. The scalars are one array
     of bytes.
     """
     scalars: dict[str, Any] = {"kind": type(order).__name__}

@@ -33,7 +33,7 @@ class Text:
     choices: tuple[str, ...] = ()
 
     def problem(self, value: Any) -> str:
-        """Say what the value should be; "" if it is that."""
+        """Say what the value should be, or "" if it is that."""
         if self.choices:
             if type(value) is str and value in self.choices:
                 return ""
@@ -60,7 +60,7 @@ class Hash:
 
 @dataclass(frozen=True)
 class JsonObject:
-    """Text that is a JSON object with exactly these entries, each of its type; without
+    """Text that is a JSON object with exactly these entries, each of its type. Without
     `entries`, any object.
     """
 
@@ -87,7 +87,7 @@ class JsonObject:
 
 
 def _parse(value: Any) -> Any:
-    """Return the content of JSON text; None if it is not JSON."""
+    """Return the content of JSON text, or None if it is not JSON."""
     if type(value) is not str or len(value) > MAX_JSON:
         return None
     try:
@@ -175,7 +175,7 @@ class ArrayType:
     most: int = 2**62  # bytes
 
     def problem(self, array: Any, sizes: dict[str, int]) -> str:
-        """Return what the array should be, or "" if it is; the sizes of letters are
+        """Return what the array should be, or "" if it is. The sizes of letters are
         added to `sizes`.
         """
         types = [np.dtype(name) for name in self.types]
@@ -255,7 +255,7 @@ def _within(array: NDArray[Any], kind: ArrayType) -> bool:
 
 @dataclass(frozen=True)
 class ArrayGroup:
-    """Arrays by name; `ANY_NAME` stands for names that cannot be known, those of a
+    """Arrays by name. `ANY_NAME` stands for names that cannot be known, those of a
     user's own method or scorer.
 
     Attributes:

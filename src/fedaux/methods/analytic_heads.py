@@ -6,7 +6,7 @@ whatever the split.
     discriminant   Gaussians of one covariance, that of all clients' records within
                    classes: FedCGS (Guan et al. 2025)
     class means    the same with the covariance of public features, so clients send no
-                   second moments; or with
+                   second moments, or with
                    none, which is the nearest class mean: FedNCM (Legate et al. 2023)
 
 All clients' sums are those of the pooled records, so each head is the one that central
@@ -175,7 +175,7 @@ def nearest_mean_head(sums: FeatureMoments) -> Head:
 
 
 def class_means(sums: FeatureMoments) -> Matrix:
-    """Return the mean of each class, (C, D); a class without records gets the mean of
+    """Return the mean of each class, (C, D). A class without records gets the mean of
     all records.
     """
     counts = sums.counts[:, None]
@@ -237,7 +237,7 @@ class FeatureMoments:
 
 @dataclass(frozen=True, eq=False)
 class FeatureSums:
-    """`FeatureMoments` in integer steps, of any number of clients; the symmetric
+    """`FeatureMoments` in integer steps, of any number of clients. The symmetric
     `moments` keep the upper triangle.
     """
 

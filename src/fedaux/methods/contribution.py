@@ -38,7 +38,7 @@ class FixedSum:
 
     @classmethod
     def from_steps(cls, steps: NDArray[np.int64], bits: int) -> Self:
-        """Wrap a sum that was received; it is not copied, and must not be merged
+        """Wrap a sum that was received. It is not copied, and must not be merged
         into.
         """
         total = cls((0,), bits)
@@ -63,7 +63,7 @@ class FixedSum:
         return total
 
     def merge(self, other: Self) -> None:
-        """Add another sum; one that would pass 2^62 steps raises instead of
+        """Add another sum. One that would pass 2^62 steps raises instead of
         wrapping.
         """
         for rows in self._blocks():
@@ -88,7 +88,7 @@ class ModelSum:
     """Models of one prototype: parameters and float buffers are summed, integer
     counters take the maximum.
 
-    `squares` (Σ n·θ²) is kept for FedBE only; it gives the diagonal Gaussian over the
+    `squares` (Σ n·θ²) is kept for FedBE only. It gives the diagonal Gaussian over the
     clients' weights.
     """
 
@@ -159,8 +159,8 @@ class Ensemble:
 
     @classmethod
     def of(cls, logits: Reals, weights: Reals | None = None) -> Self:
-        """One teacher, all of it or a ValueError. logits: (N, C); weights: (N,), in (0,
-        1]; without them, all 1.
+        """One teacher, all of it or a ValueError. logits: (N, C), weights: (N,), in (0,
+        1]. Without them, all 1.
         """
         if weights is None:
             weights = np.ones(len(logits))
@@ -221,7 +221,7 @@ class Ensemble:
 
 @dataclass
 class Contribution:
-    """What one client, or any number of clients, adds to a round; an empty one is the
+    """What one client, or any number of clients, adds to a round. An empty one is the
     zero of `merge`.
     """
 
@@ -240,7 +240,7 @@ class Contribution:
         *,
         second_moment: bool = False,
     ) -> Self:
-        """Make one client's contribution, or raise a ValueError; `ensemble` is its
+        """Make one client's contribution, or raise a ValueError. `ensemble` is its
         part, None if it does not teach.
         """
         models = {label: ModelSum.of(weights, records, second_moment)}
@@ -259,7 +259,7 @@ class Contribution:
 
     @classmethod
     def from_arrays(cls, rooms: ArrayTree) -> Self:
-        """Read what `to_arrays` wrote; the result can be merged, but not merged
+        """Read what `to_arrays` wrote. The result can be merged, but not merged
         into.
         """
         models = {}

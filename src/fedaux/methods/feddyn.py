@@ -10,7 +10,7 @@ algorithm 1).
 At its minimum client i's gradient is g_i, so where the rounds come to rest the
 gradients of all clients add up to zero: a stationary point of the common loss, however
 different the clients are. All of them count alike. g_i stays with the client, in a file
-beside its account; nothing is sent beside the models.
+next to its account. Nothing is sent next to the models.
 
 The paper's proof has exact local minima. Its experiments take some epochs of SGD, and
 so does this.

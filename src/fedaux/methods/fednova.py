@@ -6,7 +6,7 @@ of normalised updates.
 
 ‖a_i‖₁ is how often client i's local steps count its gradients together: a client with
 more steps no longer pulls harder. Clients send θ − d_i, which passes every check that a
-model passes, and ‖a_i‖₁ beside it. The server learns τ and Σ p_i d_i as two means. If
+model passes, and ‖a_i‖₁ next to it. The server learns τ and Σ p_i d_i as two means. If
 all clients make equally many steps, this is FedAvg.
 """
 
@@ -25,7 +25,7 @@ def accumulated(work: LocalWork) -> float:
     changes.
 
     SGD's momentum ρ adds past gradients again, FedProx's μ takes some of the way back.
-    Without either it is the number of steps; so it is for Adam, whose steps do not grow
+    Without either it is the number of steps, so it is for Adam, whose steps do not grow
     with the gradient.
     """
     if work.optimizer == "adam":

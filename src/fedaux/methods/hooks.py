@@ -42,16 +42,16 @@ class ClientUpdate:
     """What a client sends, and what it keeps until it is next selected."""
 
     parameters: ModelVector  # the model to send, (P,)
-    # sent beside the model, and averaged like it
+    # sent next to the model, and averaged like it
     extra: Arrays = field(default_factory=dict)
     state: Arrays = field(default_factory=dict)  # kept by the client, never sent
 
 
 class Hooks:
-    """The five steps of a round that a method may change; as they stand, they are
+    """The five steps of a round that a method may change, as they stand, they are
     FedAvg.
 
-    Subclasses are frozen dataclasses; their fields are the options of the method.
+    Subclasses are frozen dataclasses. Their fields are the options of the method.
     Running statistics of a network (buffers, counters) are averaged by every method,
     and do not pass through the hooks.
     """
@@ -80,7 +80,7 @@ class Hooks:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
-        """Return what the server sends beside the model each round.
+        """Return what the server sends next to the model each round.
 
         Args:
             state: The server's state.
@@ -157,7 +157,7 @@ class Hooks:
 
 
 def hooks_of(method: str, options: Mapping[str, Any]) -> Hooks:
-    """Return the hooks of a method by name; those of FedAvg if its row names none."""
+    """Return the hooks of a method by name. Those of FedAvg if its row names none."""
     made = find_method(method).make_hooks(options)
     return Hooks() if made is None else made
 

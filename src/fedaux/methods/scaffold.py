@@ -7,7 +7,7 @@ control variates both ways.
 
 c is what the clients' gradients are on average, c_i what client i's are: their
 difference takes the drift out of its steps. All clients count alike. c_i stays with the
-client, in a file beside its account.
+client, in a file next to its account.
 
 With momentum, K is FedNova's ‖a_i‖₁, so that c_i is still a mean gradient. With Adam
 there is no such number: (θ − y) / (K η) would be a mean of normalised directions, and

@@ -1,7 +1,7 @@
 """A client's contribution to a round as one vector of integers, for a secure sum, and
 the sum as a contribution again.
 
-The vector holds what `Contribution` adds up: n·θ with what the method sends beside it,
+The vector holds what `Contribution` adds up: n·θ with what the method sends next to it,
 n, n·loss, and the client's part of the ensemble. Counters of a network, which take a
 maximum, are not summed: the server's stay as they are.
 """

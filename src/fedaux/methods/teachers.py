@@ -34,7 +34,7 @@ def teacher_logits(
 def logit_weights(
     method: Method, logits: NDArray[np.floating]
 ) -> NDArray[np.float64] | None:
-    """Return a teacher's weights (N,) if its logits alone determine them; None: all
+    """Return a teacher's weights (N,) if its logits alone determine them. None means all
     teachers count equally.
     """
     return variance_weights(logits) if method.weights == "variance" else None

@@ -1,6 +1,6 @@
 """Where a network computes, and how precisely.
 
-A network is placed once and stays there; `forward` brings each batch to it. What a
+A network is placed once and stays there. `forward` brings each batch to it. What a
 guarantee covers is computed elsewhere: private records pass networks on the processor
 in float32, one at a time (`privacy.per_record`).
 """
@@ -36,7 +36,7 @@ class DeviceError(FedauxError, ValueError):
 
 @dataclass(frozen=True)
 class Compute:
-    """A device, and the precision of matrix products and convolutions; weights and sums
+    """A device, and the precision of matrix products and convolutions. Weights and sums
     are float32 in either case.
     """
 
@@ -70,7 +70,7 @@ def place(module: M, compute: Compute) -> M:
 
 
 def compute_of(module: nn.Module) -> Compute:
-    """Return where `place` has put the network; for any other network, the device of
+    """Return where `place` has put the network, for any other network, the device of
     its weights, in float32.
     """
     placed = getattr(module, "_compute", None)
@@ -129,7 +129,7 @@ def place_by_settings(
 def faster_precision(
     network: nn.Module, where: torch.device, shape: tuple[int, ...]
 ) -> str:
-    """Return the precision in which a training step is faster on this machine; it is
+    """Return the precision in which a training step is faster on this machine. It is
     timed once per network.
     """
     path = cache_folder() / "precision.json"

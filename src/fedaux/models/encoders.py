@@ -1,7 +1,7 @@
 """Networks of other libraries: text encoders of `transformers`, vision models of timm,
 Hugging Face and torchvision.
 
-A text prototype tokenises its inputs; its features are the mean of the last hidden
+A text prototype tokenises its inputs. Its features are the mean of the last hidden
 states over a text's tokens. For it nothing is downloaded: a folder holds `config.json`,
 a tokenizer and `model.safetensors`. Vision models go by name: `timm:resnet18.a1_in1k`,
 `hf:facebook/dinov2-small`, `torchvision:resnet18`. Their libraries find the weights, on
@@ -128,7 +128,7 @@ def bert(
     length: int = 64,
     tokenizer: str = "minilm",
 ) -> TextExtractor:
-    """A BERT to be pre-trained on the auxiliary text; by default of TinyBERT's size,
+    """A BERT to be pre-trained on the auxiliary text. By default of TinyBERT's size,
     14.3 million parameters.
 
     `tokenizer` is a folder, or "minilm" for the English WordPiece tokenizer of
@@ -268,7 +268,7 @@ class VisionExtractor(nn.Module):
         return card
 
     def prepare(self, images: Tensor) -> Tensor:
-        """Prepare images as in the model's training: resized, RGB, normalised;
+        """Prepare images as in the model's training: resized, RGB, normalised.
         `to_tensor` has scaled the pixels.
         """
         pixels = (images * 63.75 + 127.5) / 255
@@ -303,7 +303,7 @@ class VisionExtractor(nn.Module):
 def timm_model(
     name: str, shape: tuple[int, ...], size: int = 0, weights: str = ""
 ) -> VisionExtractor:
-    """A model of `timm`; `weights` is a file of your own, safetensors or a state dict,
+    """A model of `timm`. `weights` is a file of your own, safetensors or a state dict,
     instead of the hub's.
     """
     only_images(f"timm:{name}", shape)
@@ -401,7 +401,7 @@ def _in_reach(name: str) -> Iterator[None]:
 
 
 def load_weights(path: str) -> Any:
-    """Tensors by name from safetensors, or from a state dict; no other pickle is
+    """Tensors by name from safetensors, or from a state dict. No other pickle is
     read.
     """
     file = Path(path).expanduser()
@@ -420,7 +420,7 @@ def load_weights(path: str) -> Any:
 def _processor(
     transformers: Any, name: str, backbone: nn.Module, size: int
 ) -> InputConfig:
-    """Read preprocessor_config.json, if the model has one; this needs no
+    """Read preprocessor_config.json, if the model has one. This needs no
     torchvision.
     """
     settings: dict[str, Any] = {}

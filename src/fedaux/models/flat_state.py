@@ -41,7 +41,7 @@ def flatten_state(module: nn.Module) -> Arrays:
 
 @torch.no_grad()
 def load_state(module: nn.Module, weights: Arrays) -> None:
-    """Copy `weights` into the module's tensors, on any device; a mismatch raises before
+    """Copy `weights` into the module's tensors, on any device. A mismatch raises before
     anything is copied.
     """
     state = _tensors(module)
@@ -55,7 +55,7 @@ def load_state(module: nn.Module, weights: Arrays) -> None:
 
 
 def to_half(weights: Arrays) -> Arrays:
-    """Floating arrays in half precision, to halve the bytes on the wire; `load_state`
+    """Floating arrays in half precision, to halve the bytes on the wire. `load_state`
     accepts them.
     """
     half = dict(weights)

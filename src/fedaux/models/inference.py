@@ -146,13 +146,13 @@ class Footprint:
         return 16 * self.parameters + rows * self.activations
 
     def largest_batch(self, memory: float) -> int:
-        """Rows for which a step stays below this many bytes; 0 if not one does."""
+        """Rows for which a step stays below this many bytes, or 0 if not one does."""
         return max(0, int((memory - 16 * self.parameters) // max(self.activations, 1)))
 
 
 def measure(network: Prototype, records: Records) -> Footprint:
-    """Measure the footprint of a freshly built network, which is left in eval mode;
-    nothing is trained.
+    """Measure the footprint of a freshly built network, which is left in eval mode.
+    Nothing is trained.
     """
     network.train()
     few = np.arange(min(2, len(records)))  # two: BatchNorm wants more than one

@@ -3,7 +3,7 @@ paper for 32×32 images.
 
 Each is a sequence of layers with GroupNorm as an option: it has no buffers and does not
 mix rows, so it suits DP-SGD. The order in which layers are made decides which random
-weights they get: a seed must go on giving the same network.
+weights they get: a seed must continue giving the same network.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def conv(
     groups: int = 1,
     act: type[nn.Module] | None = None,
 ) -> nn.Sequential:
-    """Convolution with same padding, norm, and activation if given; He et al. (2015)
+    """Convolution with same padding, norm, and activation if given. He et al. (2015)
     initialisation.
     """
     padding = kernel // 2
@@ -94,7 +94,7 @@ def dense(inputs: int, outputs: int, norm: str) -> nn.Sequential:
 def image_channels(
     name: str, shape: tuple[int, ...], norm: str, norms: tuple[str, ...] = DEEP_NORMS
 ) -> int:
-    """The number of channels; an error if `shape` is no image or the network does not
+    """The number of channels. An error if `shape` is no image or the network does not
     support `norm`.
     """
     if norm not in norms:
@@ -109,7 +109,7 @@ def image_channels(
 
 
 def numbers_of_row(name: str, shape: tuple[int, ...]) -> int:
-    """How many numbers a row has; an error if it has none."""
+    """How many numbers a row has. An error if it has none."""
     if not shape or min(shape) < 1:
         raise ValueError(
             f"prototype {name!r} expects rows of at least one number, not of shape "
@@ -136,7 +136,7 @@ def require_positive(**options: float) -> None:
 
 
 class Columns(nn.Module):
-    """(B, *shape) → (B, width): the numbers of a record as they are; after `fit`,
+    """(B, *shape) → (B, width): the numbers of a record as they are. After `fit`,
     centred and scaled as public ones are.
     """
 
@@ -212,7 +212,7 @@ def cnn(
 
 
 class BasicBlock(nn.Module):
-    """relu(two 3×3 convolutions + shortcut); the shortcut is a 1×1 projection only
+    """relu(two 3×3 convolutions + shortcut). The shortcut is a 1×1 projection only
     where the shape changes.
     """
 
@@ -235,10 +235,10 @@ def resnet8(shape: tuple[int, ...], width: int = 64, norm: str = "batch") -> Ext
     """ResNet (He et al. 2016) of four stages of one basic block, (B, C, H, W) → (B,
     8·width).
 
-    Stages have width·(1, 2, 4, 8) channels; the stem is 3×3 of stride 1, and there is
+    Stages have width·(1, 2, 4, 8) channels. The stem is 3×3 of stride 1, and there is
     no max-pooling. At width 64 the encoder has 4,898,112 parameters on RGB images. The
     ResNet-8 of FedDF has three stages of 16, 32 and 64 channels, so state the width
-    beside every number.
+    next to every number.
     """
     require_positive(width=width)
     inputs = width
@@ -262,7 +262,7 @@ MOBILENET_LAST = 1280
 
 
 class InvertedResidual(nn.Module):
-    """1×1 expansion, 3×3 depthwise, linear 1×1 projection; a shortcut wherever the
+    """1×1 expansion, 3×3 depthwise, linear 1×1 projection. A shortcut wherever the
     stride is 1.
     """
 
@@ -324,7 +324,7 @@ SHUFFLENET_REPEATS = (4, 8, 4)
 
 
 class Unit(nn.Module):
-    """Grouped 1×1, channel shuffle, 3×3 depthwise, grouped 1×1; with stride 2 the
+    """Grouped 1×1, channel shuffle, 3×3 depthwise, grouped 1×1. With stride 2 the
     pooled input is appended.
     """
 

@@ -41,11 +41,11 @@ class Optimizer:
 
 # Why there is an optimiser of ours: Flower starts a new process for each order, and at
 # its first step `torch.optim` imports PyTorch's compiler, which takes a second. On a
-# processor it also takes each tensor by itself, which for a small network costs more
+# processor it also takes each tensor separately, which for a small network costs more
 # than the arithmetic. Whatever trains or distils in a round takes this one. Pre-training
 # has neither problem: it takes PyTorch's own (`models/pretraining/trainer.py`).
 class Descent:
-    """`torch.optim.Adam` and `SGD` to the bit, all tensors at a time."""
+    """`torch.optim.Adam` and `SGD` bit for bit, all tensors at a time."""
 
     def __init__(self, settings: Optimizer, parameters: Sequence[nn.Parameter]) -> None:
         self.settings = settings

@@ -64,7 +64,7 @@ class Publication:
     source: str
 
     def folder(self) -> Path | None:
-        """The folder of the package if it is installed; the package is not imported."""
+        """The folder of the package if it is installed. The package is not imported."""
         package, _, _ = self.file.partition("/")
         spec = importlib.util.find_spec(package)
         if spec is None or not spec.submodule_search_locations:
@@ -83,7 +83,7 @@ class Publication:
         return folder / self.file.partition("/")[2]
 
     def to_card(self) -> dict[str, str]:
-        """The facts that belong beside a model made with this encoder."""
+        """The facts that belong next to a model made with this encoder."""
         return {
             key: value
             for key, value in asdict(self).items()
@@ -91,7 +91,7 @@ class Publication:
         }
 
     def read(self, weights: str = "") -> list[Tensor]:
-        """Tensors in the order of the layers; of `weights`, a copy of the file
+        """Tensors in the order of the layers. Of `weights`, a copy of the file
         elsewhere, if there is one.
         """
         file = Path(weights).expanduser() if weights else self.path()

@@ -125,7 +125,7 @@ class HeadFeatures(nn.Module):
         self.register_buffer("offset", offset, persistent=False)
 
     def standardise(self, statistics: Arrays) -> None:
-        """Set the mean and deviation that `standardisation` computed; without them
+        """Set the mean and deviation that `standardisation` computed. Without them
         features stay raw.
         """
         self.raw = not statistics
@@ -217,7 +217,7 @@ def hidden_head(inputs: int, hidden: int, classes: int) -> nn.Sequential:
 
 
 def linear_head(width: int, classes: int, random: int = 0, seed: int = 0) -> Prototype:
-    """A prototype whose inputs are features of h0; `random` is that of
+    """A prototype whose inputs are features of h0. `random` is that of
     `HeadFeatures`.
     """
     with _build_lock, seeded_torch(seed):
@@ -231,7 +231,7 @@ def is_linear_head(module: nn.Module) -> bool:
 
 def folded(module: nn.Module) -> nn.Module:
     """A `linear_head` without the layer that standardises, which takes longer than the
-    head; others as they are.
+    head, others as they are.
     """
     if (
         not (
@@ -252,7 +252,7 @@ def register(name: str) -> Callable[[AnyFactory], AnyFactory]:
     """Register a network: `@register("mine")` above `def mine(shape, depth=3) ->
     nn.Module`.
 
-    The function returns a feature extractor with an integer attribute `width`; its
+    The function returns a feature extractor with an integer attribute `width`. Its
     further arguments are options in a configuration: `{name = "mine", depth = 5}`. A
     name cannot be registered for two functions.
 
@@ -389,7 +389,7 @@ def carried_weights(
 
 
 def option_default(name: str, option: str) -> Any:
-    """Return the default of a network's option; None if the network has no such
+    """Return the default of a network's option, or None if the network has no such
     option.
     """
     parameter = inspect.signature(_lookup(name)).parameters.get(option)
@@ -416,7 +416,7 @@ def _lookup(name: str) -> Factory:
 
 
 def _takes_shape(factory: Factory) -> bool:
-    """Whether a network is made for a shape; a user's own class may need none."""
+    """Whether a network is made for a shape. A user's own class may need none."""
     first = next(iter(inspect.signature(factory).parameters.values()), None)
     return (
         first is not None

@@ -12,7 +12,7 @@ composes all entries, and refuses any that would exceed its owner's ε. A vault 
 
 An answer is stored first, and then its entry is closed by a line with its hash. Only an
 answer that such a line vouches for is sent. So what was stored without one can never
-leave beside the answer that its entry has paid for.
+leave next to the answer that its entry has paid for.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class BudgetStore:
             draw: Makes the answer from that, with noise.
             known_entries: The number of entries that the server has heard of.
             signature: This client's own signature of that number.
-            before_entry: Called before an entry that the owner's ε allows; what it
+            before_entry: Called before an entry that the owner's ε allows. What it
                 finds is for the owner, and must not change the answer.
 
         Returns:
@@ -129,7 +129,7 @@ class BudgetStore:
                 if attempts:
                     self._append(attempts[0].stored(content))
                     return content
-            # an open attempt is replaced by this one, so it does not count beside it
+            # an open attempt is replaced by this one, so it does not count next to it
             before = [
                 entry
                 for entry in entries

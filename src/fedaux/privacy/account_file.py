@@ -142,7 +142,7 @@ def count_costly(entries: Sequence[Entry]) -> int:
 
 
 def account_epsilon(entries: Sequence[Entry], delta: float, adjacency: str) -> float:
-    """Return ε of all entries composed; ∞ if any noise came from a known seed."""
+    """Return ε of all entries composed, or ∞ if any noise came from a known seed."""
     if any(entry.unsafe for entry in entries):
         return math.inf
     return total_epsilon([entry.mechanism for entry in entries], delta, adjacency)

@@ -22,7 +22,7 @@ def create_key(folder: Path) -> None:
     """Create the key unless there is one. It is not synced: a key damaged by a power
     cut counts as missing.
 
-    The key lies beside the account and never changes, so that even an old copy of the
+    The key lies next to the account and never changes, so that even an old copy of the
     account recognises all later signatures.
     """
     if _key(folder):
@@ -34,7 +34,7 @@ def create_key(folder: Path) -> None:
 
 
 def sign(folder: Path, entries: int) -> str:
-    """Return the client's signature of the number of entries in its account; "" if
+    """Return the client's signature of the number of entries in its account, or "" if
     there is no key yet.
     """
     key = _key(folder)

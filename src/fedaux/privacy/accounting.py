@@ -55,7 +55,7 @@ class Mechanism:
     """A subsampled Gaussian mechanism: noise on a sum of vectors of norm at most 1, one
     for each sampled record.
 
-    `noise_multiplier` is σ in those units; under replace-one two vectors change, which
+    `noise_multiplier` is σ in those units. Under replace-one two vectors change, which
     the accountant knows. Each of the `steps` samples every record with probability
     `sample_rate`, independently; rate 1 takes all of them. The result is `size`
     integers, with `grid` steps to the unit.
@@ -77,7 +77,7 @@ class Mechanism:
 
 
 def release_mechanism(size: int, privacy: PrivacyConfig) -> Mechanism:
-    """The mechanism of a release of `size` integers; it is known before any record is
+    """The mechanism of a release of `size` integers. It is known before any record is
     read.
     """
     multiplier = release_multiplier(
@@ -96,7 +96,7 @@ def total_epsilon(
     """An ε at this δ of all mechanisms composed, in any order, each in view of what
     came before (docs/proofs.md).
 
-    Never below the true one; ∞ where it would be above `mechanism.MAX_EPSILON`.
+    Never below the true one, or ∞ where it would be above `mechanism.MAX_EPSILON`.
     """
     if adjacency not in UNIT_SENSITIVITY:
         raise unknown_name("adjacency", adjacency, UNIT_SENSITIVITY)
@@ -163,7 +163,7 @@ def plan_training(
 
 
 def weak_guarantees(privacy: PrivacyConfig, records: int = 0) -> list[str]:
-    """Say in a sentence each which of ε and δ promises next to nothing; `records` are
+    """Say in a sentence each which of ε and δ promises next to nothing. `records` are
     those of the largest client, 0 if they are not known.
     """
     sentences = []

@@ -8,7 +8,7 @@ converted as RFC 7748 describes: u = (1 + y) / (1 − y).
 X25519 accepts many encodings for what gives the same secret: it ignores a bit, reduces
 coordinates, and multiplies away components of small order. A key that was copied in
 another encoding would not look like a copy. So a key must be canonical and lie in the
-subgroup of prime order. `cryptography` checks neither, hence the ladder below; it takes
+subgroup of prime order. `cryptography` checks neither, hence the ladder below. It takes
 a millisecond a key, and each key is converted several times in a sum: hence the cache,
 of public keys only.
 """

@@ -3,7 +3,7 @@ operating system's randomness.
 
 Opacus draws its noise as floating-point numbers from PyTorch's generator, and computes
 gradients of whole batches, in which a record's last bits depend on the batch. Here each
-gradient is computed by itself. The exact noise takes about 20 µs a parameter and step:
+gradient is computed separately. The exact noise takes about 20 µs a parameter and step:
 nothing for a head, seconds for a small network.
 """
 
@@ -95,7 +95,7 @@ def train_private(
 
     `size` is the public number of units. Nothing else is derived from the records: no
     loss is returned. Which units are sampled is as secret as the noise, so it comes
-    from the operating system too; a seed ≥ 0 makes both reproducible, and the promise
+    from the operating system too. A seed ≥ 0 makes both reproducible, and the promise
     void. What comes after the noise costs no privacy: the optimiser, and `term` of the
     parameters, which is added to the noisy gradient.
     """
@@ -149,7 +149,7 @@ def _private_replicas(
 
 
 def system_uniform(count: int) -> Vector:
-    """Draw uniform numbers in [0, 1) with 53 bits from the operating system; a
+    """Draw uniform numbers in [0, 1) with 53 bits from the operating system. A
     generator's state could be inferred.
     """
     return np.asarray(

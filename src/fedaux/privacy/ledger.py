@@ -3,7 +3,7 @@
 
 What a field of a reply tells is declared with the reply (`messages.replies`). Clients
 keep the account (`privacy.account`): a reply that was lost on its way has cost its ε
-all the same, and only the client knows. The server's ledger composes nothing; it
+all the same, and only the client knows. The server's ledger composes nothing. It
 repeats the largest total that a client reported.
 """
 
@@ -44,8 +44,8 @@ def disclosures(
     secure: bool = False,
     looks: bool = False,
 ) -> list[tuple[str, str]]:
-    """List what leaves a client and how it is protected, uncovered fields first;
-    `sums`: whether sums are sent; `looks`: whether held-out records are counted.
+    """List what leaves a client and how it is protected, uncovered fields first.
+    `sums`: whether sums are sent. `looks`: whether held-out records are counted.
     """
     kinds: list[type] = [Hello, Consent]
     if secure:
@@ -128,7 +128,7 @@ class Ledger:
     """The privacy ledger of a run. `trained` counts each client's rounds of private
     training.
 
-    `unprotected_models` counts models that came without noise; `models` is False in a
+    `unprotected_models` counts models that came without noise. `models` is False in a
     run that computes its head, and so sends no models.
     """
 
@@ -237,12 +237,12 @@ class Ledger:
 
     @property
     def max_epsilon_client(self) -> str:
-        """The client that reported the largest total; "" without any."""
+        """The client that reported the largest total, or "" without any."""
         return max(self.clients, key=self.epsilon, default="")
 
     @cached_property
     def max_epsilon(self) -> float:
-        """The largest total that any client reported; 0 without any."""
+        """The largest total that any client reported, or 0 without any."""
         return max((account.epsilon for account in self._accounts), default=0.0)
 
     @property
@@ -304,12 +304,12 @@ class Ledger:
             "crosses": [
                 {"what": what, "protection": protection} for what, protection in crosses
             ],
-            # what a run's models are made of, beside sizes
+            # what a run's models are made of, next to sizes
             "weights_covered": safe and not self._unprotected,
         }
 
     def summary(self) -> str:
-        """Return the statement in one line; "" if nothing was released under noise."""
+        """Return the statement in one line, or "" if nothing was released under noise."""
         if self.unsafe:
             return "NOT PRIVATE, seeded noise"
         if not self._accounts:
@@ -411,7 +411,7 @@ class Ledger:
 
     @property
     def _released(self) -> str:
-        """Releases score teachers, or are all that a head is made of; the server sees
+        """Releases score teachers, or are all that a head is made of. The server sees
         their sum in a secure one.
         """
         scores = (self.models or self.unprotected_sums) and not self.secure

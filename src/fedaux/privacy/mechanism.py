@@ -1,7 +1,7 @@
 """P3: the mechanism. Clipping to norm 1, exact integers, and calibrated discrete
 Gaussian noise on a summary.
 
-A row's integers are, to the bit, a function of that row: every operation of clipping
+A row's integers are, bit for bit, a function of that row: every operation of clipping
 and quantisation is elementwise and rounded as IEEE 754 says (+, ×, ÷, √, rint), a
 maximum, which is exact in any order, or `_row_sums`, whose order depends on the width
 alone. Everything released is a vector of integers, so neither the protected sum nor its
@@ -34,7 +34,7 @@ GRID = 2**30
 @dataclass(frozen=True)
 class Bound:
     """Bounds that hold for every honest summary of a data set of given size, whatever
-    its records; in steps.
+    its records, in steps.
     """
 
     norm: float  # ℓ₂, before the noise
@@ -47,7 +47,7 @@ Bounds = Callable[[Arrays, str, int], Bound]
 
 
 def clip_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Clip each row by itself to norm 1; rows that are not finite become zero."""
+    """Clip each row separately to norm 1. Rows that are not finite become zero."""
     rows = np.asarray(rows, dtype=np.float64)
     if rows.ndim != 2:
         raise ValueError(
@@ -63,7 +63,7 @@ def clip_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def unit_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Normalise each row by itself to norm 1; rows that are zero or not finite become
+    """Normalise each row separately to norm 1. Rows that are zero or not finite become
     zero.
 
     The noise is calibrated to the longest possible row, so every row should be as long
@@ -167,7 +167,7 @@ def bracket(
     """(a value that does not fit, one that fits) around the smallest that does, within
     a relative tolerance.
 
-    `low` is below it. The search doubles from 1; the second is ∞ if no value up to the
+    `low` is below it. The search doubles from 1. The second is ∞ if no value up to the
     limit fits.
     """
     high = 1.0
@@ -186,7 +186,7 @@ def discretisation(size: int, scale: float, tail: float = 64.0) -> float:
     coordinates at this scale in steps.
 
     Whatever is (ε, δ)-private with continuous noise, N(0, scale²) on every coordinate,
-    is (ε + c, e^c δ + e^(ε + c − tail²/2))-private with discrete noise; the costs of
+    is (ε + c, e^c δ + e^(ε + c − tail²/2))-private with discrete noise. The costs of
     several mechanisms add up, however they are sampled and chosen. The proof is in
     docs/proofs.md, "The noise". It needs a scale of ten steps; below that nothing is
     promised.
@@ -229,7 +229,7 @@ def analytic_multiplier(
 
 @lru_cache(maxsize=256)
 def continuous_multiplier(epsilon: float, delta: float) -> float:
-    """The smallest σ/Δ for which Gaussian noise is (ε, δ)-private, for any ε > 0; the
+    """The smallest σ/Δ for which Gaussian noise is (ε, δ)-private, for any ε > 0. The
     classic formula needs ε < 1.
     """
     smallest = bracket(lambda z: delta_of(z, epsilon) <= delta, 1e-3, 1e-13)[1]
@@ -323,7 +323,7 @@ class Summary:
         adjacency: What makes data sets neighbours: replace-one or add-remove.
         records: The public number of units.
         bounded: Whether the sensitivity is a proven bound. A reference scorer for
-            studies that has none sets False; its summaries are released with a known
+            studies that has none sets False. Its summaries are released with a known
             seed or not at all.
     """
 
@@ -370,7 +370,7 @@ LEAST_SHARE = 2.0**8
 def noise_scale(
     summary_size: int, sensitivity: float, privacy: PrivacyConfig, honest: int = 1
 ) -> float:
-    """The scale, in steps, of the noise on a summary; of one site's share of it if
+    """The scale, in steps, of the noise on a summary, or of one site's share of it if
     `honest` sites add theirs.
     """
     budget = (privacy.epsilon, privacy.delta, privacy.calibration, privacy.adjacency)
@@ -393,7 +393,7 @@ def release(
     those of the others is.
 
     The noise comes from the operating system. `unsafe_seed` ≥ 0 replaces it by a
-    reproducible draw, which anybody who knows the seed can subtract: every output that
+    reproducible draw, which anyone who knows the seed can subtract: every output that
     mentions the release then marks it unsafe.
     """
     if not summary.bounded and privacy.unsafe_seed < 0:

@@ -7,7 +7,7 @@ a call rewrites, masks that depend on how many records came before, hooks. Testi
 layer cannot show what it does, since the weights are the server's and can hide it. So:
 
 - a layer of `torch.nn` goes by its exact type and by the options of its constructor. Those named in the table may have
-  any value; every other one has its default, also one that a later release of torch
+  any value. Every other one has its default, also one that a later release of torch
   adds.
 - types of `fedaux`, timm, torchvision and transformers go by their names, and a user's own by `per_record_safe`.
   Their options are not looked at: that they keep no state and draw nothing at random is
@@ -34,7 +34,7 @@ from fedaux.core.errors import Exit, FedauxError
 T = TypeVar("T", bound=type[nn.Module])
 
 # types of torch.nn, and those of their options that may have any value; dropout is
-# validated by itself
+# validated separately
 _TORCH = {
     "Identity Sequential Tanh Sigmoid LogSigmoid Softsign": "",
     "ModuleList ModuleDict": "modules",
@@ -149,7 +149,7 @@ def per_record_safe(cls: T) -> T:
 
     You declare that its output for a record depends only on that record and the
     weights: it keeps no state between calls, draws nothing at random, and normalises
-    over nothing but the record. The modules inside it are validated by themselves. The
+    over nothing but the record. The modules inside it are validated separately. The
     declaration holds for this very class, not for its subclasses. A pass over private
     records that contradicts it raises an error, but not every false declaration is
     noticed.
@@ -165,7 +165,7 @@ def per_record_safe(cls: T) -> T:
 
 
 def declare_modules(network: nn.Module) -> None:
-    """Trust the caller that the network's own classes treat every record by itself."""
+    """Trust the caller that the network's own classes treat every record separately."""
     for module in network.modules():
         kind = type(module)
         known = (
@@ -189,7 +189,7 @@ def has_declared_module(module: nn.Module) -> bool:
 
 
 def validate_module(module: nn.Module, *, training: bool = False) -> None:
-    """Raise an error that lists every unsupported submodule; `training` checks the
+    """Raise an error that lists every unsupported submodule. `training` checks the
     network as gradients see it.
     """
     problems = [
@@ -215,7 +215,7 @@ def validate_module(module: nn.Module, *, training: bool = False) -> None:
 
 
 def _still_training(module: nn.Module) -> list[str]:
-    """Find the submodules that `eval()` leaves in training mode; all modes are restored
+    """Find the submodules that `eval()` leaves in training mode. All modes are restored
     afterwards.
     """
     modes = [(submodule, submodule.training) for submodule in module.modules()]
@@ -278,7 +278,7 @@ def _type_problems(module: nn.Module) -> Iterator[str]:
 
 @cache
 def constructor_options(kind: type[nn.Module]) -> tuple[inspect.Parameter, ...]:
-    """Return the parameters of a constructor; for *args or **kwargs, also those of its
+    """Return the parameters of a constructor, for *args or **kwargs, also those of its
     base classes.
     """
     found: dict[str, inspect.Parameter] = {}

@@ -1,4 +1,4 @@
-"""Features, projections and gradients of private records: each, to the bit, a function
+"""Features, projections and gradients of private records: each, bit for bit, a function
 of its own record.
 
 A proof of sensitivity cancels the terms of every record but one. They cancel only if
@@ -8,7 +8,7 @@ kernels order their sums by the batch's shape, by the alignment of its memory an
 number of threads. So here:
 
 - a network sees one record per call, at its own length, in memory that torch has just allocated (aligned to 64 bytes),
-  in one thread; its modules are all supported (`validate_module`). A call's shape is
+  in one thread. Its modules are all supported (`validate_module`). A call's shape is
   then the record's own.
 - the public map is elementwise operations, which IEEE 754 rounds correctly, and a product of integers that is exact in
   any order: its bits depend on its operands and on nothing else.
@@ -155,7 +155,7 @@ def project(
 
 
 def _as_floats(array: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Refuse integers, which would wrap where floats do not; an order's types were
+    """Refuse integers, which would wrap where floats do not. An order's types were
     checked when it arrived.
     """
     if array.dtype not in (np.float32, np.float64):
@@ -214,7 +214,7 @@ def verified(
     """Check a pass over private records: raise an error if it left a trace, so that
     nothing of it is released.
 
-    Every tensor that a module holds is the same afterwards, to the bit; torch's
+    Every tensor that a module holds is the same afterwards, bit for bit; torch's
     generator was not drawn from; and `attempt`, the work on one record of the pass,
     returns the same bits before it and after it, then in every replica. State that no
     tensor holds shows in that alone.
@@ -263,7 +263,7 @@ def _held_tensors(replicas: Replicas) -> dict[str, Tensor]:
 
 
 def _version(tensor: Tensor) -> int:
-    """Return how often torch has written to a tensor; 0 for one made in inference mode,
+    """Return how often torch has written to a tensor, or 0 for one made in inference mode,
     which is not counted.
     """
     return 0 if tensor.is_inference() else tensor._version
@@ -282,7 +282,7 @@ def _same_bits(one: Tensor, other: Tensor) -> bool:
 
 
 def _suspects(network: nn.Module) -> str:
-    """Name the modules that are supported by declaration only; without any, the
+    """Name the modules that are supported by declaration only. Without any, the
     network.
     """
     return " or ".join(

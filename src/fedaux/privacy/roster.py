@@ -50,7 +50,7 @@ def load_signing_key(folder: Path) -> Ed25519PrivateKey:
 
 
 def simulated_key(name: str) -> Ed25519PrivateKey:
-    """Return the key of a simulated site, which anybody can compute: all sites of a
+    """Return the key of a simulated site, which anyone can compute: all sites of a
     simulation are one process.
     """
     return Ed25519PrivateKey.from_private_bytes(
@@ -84,7 +84,7 @@ def read_roster(path: Path) -> dict[str, bytes]:
 
 
 def write_roster(path: Path, roster: Roster) -> None:
-    """Write the roster; the same sites give the same bytes."""
+    """Write the roster. The same sites give the same bytes."""
     sites = {name: roster[name].hex() for name in sorted(roster)}
     write_atomically(path, json.dumps({"sites": sites}, indent=1).encode() + b"\n")
 

@@ -45,7 +45,7 @@ class SiteAccount:
 
     @property
     def epsilon(self) -> float:
-        """The total ε; ∞ if any noise came from a known seed."""
+        """The total ε, or ∞ if any noise came from a known seed."""
         return account_epsilon(self.entries, self.delta, self.adjacency)
 
     def rows(self) -> list[tuple[str, ...]]:

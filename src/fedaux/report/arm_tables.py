@@ -22,7 +22,7 @@ SPREAD = "± is the sample standard deviation over seeds (n − 1)."
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure over seeds, a share between 0 and 1; `std` is unknown with a single
+    """One figure over seeds, a share between 0 and 1. `std` is unknown with a single
     seed.
     """
 
@@ -68,7 +68,7 @@ def summary(
     first: str = "method",
     tasks: Mapping[str, str] | None = None,
 ) -> Table:
-    """One row per method from its curves, (seeds, rounds); rows of different `tasks`,
+    """One row per method from its curves, (seeds, rounds). Rows of different `tasks`,
     by label, do not compete.
     """
     rounds = min((values.shape[1] for values in curves.values()), default=0)
@@ -94,7 +94,7 @@ def summary(
 
 def pivot(arms: Sequence[ArmResult]) -> Table | None:
     """Tabulate two settings that vary: one in rows (the method, if it varies), the
-    other in columns; else None.
+    other in columns, else None.
     """
     settings = naming_settings(arms)
     if len(settings) != 2:
@@ -204,7 +204,7 @@ def _start(arm: ArmResult) -> list[Any]:
 
 
 def _metric_names(arms: Sequence[ArmResult]) -> list[str]:
-    """The metrics beside accuracy that any run has."""
+    """The metrics next to accuracy that any run has."""
     names: dict[str, None] = {}
     for arm in arms:
         for rounds in arm.metrics:

@@ -78,7 +78,7 @@ def is_task(key: str) -> bool:
 
 
 def naming_settings(arms: Sequence[ArmResult]) -> list[str]:
-    """The settings that name the arms; the method comes first, if it is one."""
+    """The settings that name the arms. The method comes first, if it is one."""
     if not arms:
         return []
     return sorted(arms[0].labels, key=lambda key: key != "method")
@@ -126,7 +126,7 @@ def group(folders: Sequence[Path]) -> list[ArmResult]:
 
 
 def starts_of(runs: Sequence[FinishedRun]) -> tuple[float, ...]:
-    """The accuracy of each run before round 1; () where one of them has none."""
+    """The accuracy of each run before round 1, or () where one of them has none."""
     starts = tuple(run.start for run in runs if run.start is not None)
     return starts if len(starts) == len(runs) else ()
 
@@ -142,7 +142,7 @@ def collapsed(runs: Sequence[FinishedRun]) -> str:
 
 
 def metrics_by_round(run: FinishedRun, rounds: int) -> tuple[dict[str, float], ...]:
-    """All metrics of the first rounds beside the accuracy."""
+    """All metrics of the first rounds next to the accuracy."""
     metrics: list[dict[str, float]] = []
     for result in run.state.history[:rounds]:
         means = {name: result.mean_metric(name) for name in METRIC_NAMES}

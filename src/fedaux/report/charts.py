@@ -118,7 +118,7 @@ def _convert(drawing: Svg, suffix: str) -> bytes:
 
 @dataclass(frozen=True)
 class Line:
-    """A curve; `spread`, where there is one, is drawn as a band of ± that much."""
+    """A curve. `spread`, where there is one, is drawn as a band of ± that much."""
 
     label: str
     values: Sequence[float]
@@ -302,7 +302,7 @@ class LineChart(Chart):
 
 @dataclass(frozen=True, eq=False)
 class Bubbles(Chart):
-    """A disc for each client (column) and class (row); its area is the number of
+    """A disc for each client (column) and class (row). Its area is the number of
     records.
     """
 
@@ -355,7 +355,7 @@ class Bubbles(Chart):
 
 @dataclass(frozen=True)
 class Bars(Chart):
-    """Horizontal bars: (label, value between 0 and 1, text); `tones` by label, the
+    """Horizontal bars: (label, value between 0 and 1, text). `tones` by label, the
     others have `tone`.
     """
 

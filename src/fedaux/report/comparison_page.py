@@ -73,11 +73,11 @@ def write_report(
 
     Args:
         folders: Folders of runs, or with runs below them.
-        out: The folder for the page; by default the first of `folders`.
+        out: The folder for the page. By default the first of `folders`.
         cache: The folder of cached extractors and features, as in `run`.
         target: An accuracy, 0 to 1, for the number of rounds each arm needs to reach
-            it; by default the second best's.
-        formats: Formats of the figures beside the page: svg, pdf, png.
+            it. By default the second best's.
+        formats: Formats of the figures next to the page: svg, pdf, png.
 
     Returns:
         The path of the page.
@@ -104,7 +104,7 @@ def write_comparison(
     formats: Sequence[str] = ("svg",),
     verdict: str = "",
 ) -> Path:
-    """Write `report.html` for arms with at least one finished run each; `note` is
+    """Write `report.html` for arms with at least one finished run each. `note` is
     printed below the title, `verdict` above the curves.
     """
     runs = {arm.label: _load_runs(arm) for arm in arms}
@@ -218,7 +218,7 @@ def _bars(comparison: _Comparison) -> Figure:
 
 
 def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
-    """Where two settings vary, a chart for each value of the second; the method, if it
+    """Where two settings vary, a chart for each value of the second. The method, if it
     is one, comes first.
     """
     by_label = {arm.label: arm for arm in arms}
@@ -415,7 +415,7 @@ def _teachers(comparison: _Comparison) -> Section | None:
 
 
 def _effective_teachers(run: FinishedRun) -> list[float]:
-    """Of each round; 0 for one without distillation."""
+    """Of each round, or 0 for one without distillation."""
     return [result.effective_teachers or 0 for result in run.state.history]
 
 

@@ -34,7 +34,7 @@ _NAME_WIDTH = 30  # columns of a bar's name: one line each in a terminal of 80
 
 
 class ProgressBars:
-    """The bars of a panel, by run and kind; the run is "" outside of sweeps."""
+    """The bars of a panel, by run and kind. The run is "" outside of sweeps."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         name = Column(no_wrap=True, max_width=_NAME_WIDTH)
@@ -60,7 +60,7 @@ class ProgressBars:
     def move(
         self, run: str, kind: str, name: str, done: int, total: int, note: str
     ) -> Task:
-        """Move the bar of this kind, or add it; under another name it starts again."""
+        """Move the bar of this kind, or add it. Under another name it starts again."""
         key = (run, kind)
         if key not in self._tasks:
             number = self.progress.add_task(name, total=total, note=note)
@@ -182,7 +182,7 @@ class PhaseDisplay(Display):
             bars.remove_run(self.run)
 
     def _is_silent(self) -> bool:
-        """The line of the round follows; and many runs have many small steps."""
+        """The line of the round follows, and many runs have many small steps."""
         event = self.event
         if isinstance(event, OrdersSent | ReplyReceived) and event.task == "train":
             return True
@@ -193,7 +193,7 @@ class PhaseDisplay(Display):
 
 
 class NoteDisplay(PhaseDisplay):
-    """A step of one of several runs: the note beside the bar of its rounds."""
+    """A step of one of several runs: the note next to the bar of its rounds."""
 
     def move(self, bars: ProgressBars) -> Task:
         task, done, total, note = self.step
@@ -222,7 +222,7 @@ class WorkDisplay(PhaseDisplay):
 
 
 def display(event: ProgressEvent, beside_others: bool) -> Display:
-    """Return the display of an event; `beside_others` says that it belongs to a run of
+    """Return the display of an event. `beside_others` says that it belongs to a run of
     a sweep that has started.
     """
     if isinstance(event, RunStarted | RoundFinished | SweepProgress):

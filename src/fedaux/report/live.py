@@ -81,7 +81,7 @@ class _Run:
 
 
 class Live:
-    """`with Live(console) as live: run(…, on_progress=live.on_progress)`; `hint` is
+    """`with Live(console) as live: run(…, on_progress=live.on_progress)`. `hint` is
     what Ctrl-C says.
     """
 

@@ -32,7 +32,7 @@ class Figure:
 
     chart: Chart
     caption: str = ""
-    file: str = ""  # also saved under this name, beside the page
+    file: str = ""  # also saved under this name, next to the page
     title: str = ""  # of the file; the section's name, if it has none of its own
 
 

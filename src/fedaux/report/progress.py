@@ -27,7 +27,7 @@ _ASKED_FOR = {
 
 
 class Step(NamedTuple):
-    """How far some work is; `total` 0 is work that is not counted."""
+    """How far some work is. `total` 0 is work that is not counted."""
 
     task: str
     done: int

@@ -225,7 +225,7 @@ def _classes(run: ReportedRun) -> Section:
 
 
 def _metrics_table(last: RoundResult) -> Table | None:
-    """Tabulate all metrics of each prototype after the last round, beside its
+    """Tabulate all metrics of each prototype after the last round, next to its
     baseline.
     """
     measured = {name for metrics in last.metrics.values() for name in metrics}

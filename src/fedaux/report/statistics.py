@@ -48,7 +48,7 @@ HEADER = ("difference, in points", "mean", "95 % interval", "p, corrected", "see
 
 
 def interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Return the 95 % confidence interval of the mean; None for fewer than
+    """Return the 95 % confidence interval of the mean, or None for fewer than
     `FEWEST_SEEDS` values.
     """
     if len(values) < FEWEST_SEEDS:
@@ -142,7 +142,7 @@ def close_to_best(arms: Sequence[ArmResult]) -> list[ArmResult]:
 
 
 def rounds_to_target(curves: NDArray[np.float64], target: float) -> list[int | None]:
-    """Return for each seed the first round with at least this accuracy; None if there
+    """Return for each seed the first round with at least this accuracy, or None if there
     is none.
     """
     reached = curves >= target

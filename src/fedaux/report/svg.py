@@ -20,7 +20,7 @@ CHARACTER = 7.3
 _WIDE_CHARACTER = 8.7
 _WIDE_SIGNS = "+=±%mw→"
 
-TONES = 6  # colours beside that of FedAUX
+TONES = 6  # colours next to that of FedAUX
 _MARGIN = 16  # around a chart in a file of its own
 _TITLE_HEIGHT = 28
 
@@ -89,7 +89,7 @@ class Svg:
 
 class Drawing:
     """SVG elements, in the order in which they are drawn. `kind` is a class of the
-    style sheet; a `title` appears when you point at the element.
+    style sheet. A `title` appears when you point at the element.
     """
 
     def __init__(self) -> None:

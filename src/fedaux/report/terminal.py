@@ -15,7 +15,7 @@ def results_table(
     text_columns: Collection[int] = (0,),
     best: Sequence[Sequence[bool]] = (),
 ) -> Table:
-    """Columns of text begin at the left, all others are numbers; `best` says which
+    """Columns of text begin at the left, all others are numbers. `best` says which
     cells after the first are bold.
     """
     table = Table(title=title, title_justify="left", header_style="bold")
@@ -44,7 +44,7 @@ def print_sentences(console: Console, markup: str) -> None:
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
-    """`1 seed`, `3 seeds`, `1,200 records`; `nouns` where an s is not enough."""
+    """`1 seed`, `3 seeds`, `1,200 records`. `nouns` where an s is not enough."""
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {nouns or noun + 's'}"

@@ -82,7 +82,7 @@ def _has_numbers(config: Config) -> bool:
 
 
 def method_name_of(method: str | Method) -> str:
-    """The name of a method; a `Method` gets one for this session."""
+    """The name of a method. A `Method` gets one for this session."""
     if isinstance(method, Method):
         return here.add(method.label, method, repr(method))
     if not isinstance(method, str):
@@ -203,7 +203,7 @@ def _texts(values: list[Any]) -> bool:
 
 
 def _exists(text: str) -> bool:
-    """Whether this is the path of something; a long text is not."""
+    """Whether this is the path of something. A long text is not."""
     try:
         return Path(text).exists()
     except OSError:

@@ -41,14 +41,14 @@ class Callback:
         Args:
             config: The settings of the run.
             folder: The folder of the run.
-            state: The state that a resumed run continues from; None for a new run.
+            state: The state that a resumed run continues from, or None for a new run.
         """
 
     def on_round_end(self, state: RunState) -> None:
         """Called after a round is saved.
 
         Args:
-            state: The state after the round; `state.history[-1]` is its result.
+            state: The state after the round. `state.history[-1]` is its result.
         """
 
     def on_run_end(self) -> None:
@@ -118,7 +118,7 @@ def round_metrics(result: RoundResult) -> Row:
     if result.largest_teacher is not None:
         _, largest_share = result.largest_teacher
     row |= {
-        "local_loss": result.local_loss or None,  # where nobody trains, or tells it
+        "local_loss": result.local_loss or None,  # where no one trains, or tells it
         "distill_loss": result.distill_loss,
         "effective_teachers": result.effective_teachers,
         "largest_teacher_share": largest_share,
@@ -172,7 +172,7 @@ class Tracker(Callback):
             self.logged = result.round
 
     def open(self, config: Config, folder: Path) -> None:
-        """Start or continue the record; set `logged` to the number of rounds that it
+        """Start or continue the record. Set `logged` to the number of rounds that it
         already holds.
         """
         raise NotImplementedError
@@ -238,7 +238,7 @@ class TensorBoard(Tracker):
 
 
 class MLflow(Tracker):
-    """Logs to `FOLDER/mlflow.db`, or to $MLFLOW_TRACKING_URI; a run is found again by
+    """Logs to `FOLDER/mlflow.db`, or to $MLFLOW_TRACKING_URI. A run is found again by
     its folder's name and hash.
     """
 
@@ -274,7 +274,7 @@ class MLflow(Tracker):
 
 
 class WandB(Tracker):
-    """Logs to project `fedaux`, or $WANDB_PROJECT; with WANDB_MODE=offline to the run's
+    """Logs to project `fedaux`, or $WANDB_PROJECT. With WANDB_MODE=offline to the run's
     folder, to be synced later.
     """
 

@@ -37,7 +37,7 @@ KEPT_MEMORY = 1.25
 
 
 class DoesNotFitError(FedauxError):
-    """A run that this machine cannot hold; the message says which settings would
+    """A run that this machine cannot hold. The message says which settings would
     fit.
     """
 
@@ -175,7 +175,7 @@ def _counts(records: Records, classes: tuple[str, ...], kind: str) -> str:
 
 
 def describe_duplicates(records: Mapping[str, Records]) -> str:
-    """How many records two parts share, to the byte; of large parts a random sample is
+    """How many records two parts share, to the byte. In large parts a random sample is
     compared.
     """
     shared: list[str] = []

@@ -1,5 +1,5 @@
 """Folders of runs: which one a run gets, whether it is in there already, and how it
-goes on after Ctrl-C.
+continues after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedaux.server.run_state import STATE_FILE, RunState, StateError
 
 def stored_state(config: Config, folder: Path) -> RunState | None:
     """Return the state of the run in the folder, which may have fewer rounds than
-    `config`; None if there is none.
+    `config`, or None if there is none.
     """
     if not (folder / STATE_FILE).is_file():
         if folder.exists() and not folder.is_dir():
@@ -31,7 +31,7 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
 
 
 def differing_settings(state: RunState, config: Config) -> list[str]:
-    """List the settings in which the runs differ; more rounds, another device or other
+    """List the settings in which the runs differ. More rounds, another device or other
     patience are allowed.
     """
     old = state.config.to_dict()

@@ -52,7 +52,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Planner:
-    """Predicts from public features of D⁻; `group` is the pseudo-class of each row."""
+    """Predicts from public features of D⁻. `group` is the pseudo-class of each row."""
 
     scorer: PublicScorer
     public: Arrays
@@ -122,7 +122,7 @@ class Planner:
 
     def epsilon_for(self, kept: float, records: int) -> float:
         """The smallest ε, to about 5 %, that keeps this share at this number of
-        records; ∞ if 100 does not.
+        records, or ∞ if 100 does not.
         """
         low, high = 1e-3, 100.0
         if self.plan(high, records).kept < kept:

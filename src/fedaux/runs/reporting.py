@@ -125,7 +125,7 @@ def reporting(
 
 @contextmanager
 def logged(log: EventLog) -> Iterator[OnProgress]:
-    """A listener that writes events as lines of a log, without steps in between; the
+    """A listener that writes events as lines of a log, without steps in between. The
     run's end is a line as well.
     """
     lines = EventLines(log)

@@ -139,18 +139,18 @@ class Result(FinishedRun):
 
     @property
     def model(self) -> Model:
-        """The trained network, of several the most accurate; `result.model.predict(x)`
+        """The trained network, of several the most accurate. `result.model.predict(x)`
         returns probabilities.
         """
         last = self.state.history[-1].accuracy
         return self.models[max(last, key=last.__getitem__)]
 
     def save(self, folder: str | Path, onnx: bool = False) -> Path:
-        """Write `model` to a folder, with its card and README;
+        """Write `model` to a folder, with its card and README.
         `fedaux.Model.from_pretrained` loads it.
 
         Args:
-            folder: The folder to write to; it is created if necessary.
+            folder: The folder to write to. It is created if necessary.
             onnx: Also write an ONNX graph.
 
         Returns:
@@ -178,7 +178,7 @@ class Result(FinishedRun):
 
     @property
     def warning(self) -> str:
-        """What is wrong with the model and what to try first; "" if it beats the
+        """What is wrong with the model and what to try first, or "" if it beats the
         majority class and predicts all.
         """
         return re.sub(r"--set (?:(\w+)\.)?(\w+)=([\w.+-]+)", _keyword, super().warning)

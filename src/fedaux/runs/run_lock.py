@@ -101,7 +101,7 @@ class RunLock:
         return file
 
     def _lives_elsewhere(self) -> bool:
-        """Whether the file has an owner on another machine that still touches it;
+        """Whether the file has an owner on another machine that still touches it,
         otherwise that owner is dead.
         """
         here = socket.gethostname()

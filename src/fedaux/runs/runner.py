@@ -86,10 +86,10 @@ def run(
     Args:
         method: A name of `fedaux.METHODS`, a `Method`, or a whole `Config`, of which
             the other arguments change parts.
-        folder: The folder of the run, written after every round; one that holds another
+        folder: The folder of the run, written after every round. One that holds another
             run raises `StateError`. None: the first of runs/NAME, runs/NAME-2, … that
             is free or holds this very run.
-        data: Labelled private data, split between the clients; a list has one entry for
+        data: Labelled private data, split between the clients. A list has one entry for
             each client. An entry is a pair (x, y), a `Corpus`, a dataset of PyTorch or
             Hugging Face, a folder or file, the name of a source, or a table of settings
             `[data]`.
@@ -97,19 +97,19 @@ def run(
             private data.
         test: Labelled test data. None: a fifth of the private data is held out.
         model: The name of a network, a class of `nn.Module`, a function that makes one,
-            or a list of several. None: `mlp`; for rows of numbers whose features stay
+            or a list of several. None: `mlp`, for rows of numbers whose features stay
             frozen (private-head, ridge, head_only), `linear`, the columns themselves.
         size: The size of images in pixels, for images that come from a folder or a
             dataset.
-        on_progress: Called with an event of `fedaux.core.progress` as work proceeds;
+        on_progress: Called with an event of `fedaux.core.progress` as work proceeds, or
             None: a panel in a terminal or a notebook, else lines on standard error.
-        cache: The folder for extractors and features; by default `$FEDAUX_CACHE`, else
+        cache: The folder for extractors and features. By default `$FEDAUX_CACHE`, else
             `~/.cache/fedaux`.
         callbacks: Called after every round (`Callback`, `make_callbacks`). JSON lines
             are always written.
-        until: Stop after this round as if interrupted; the same call with a later round
+        until: Stop after this round as if interrupted. The same call with a later round
             continues.
-        settings: Any key of a configuration: `rounds=5`, `local={"lr": 0.1}`; a key
+        settings: Any key of a configuration: `rounds=5`, `local={"lr": 0.1}`. A key
             that only one section has may be given without the section: `clients=20`,
             `alpha=0.1`, `epsilon=1.0`.
 
@@ -159,7 +159,7 @@ def progress_panel(on_progress: OnProgress | None) -> Iterator[None]:
 
 def without_auto_head(config: Config) -> Config:
     """Return the settings of a run over regions, in which no head is computed unless
-    somebody asks for it.
+    someone asks for it.
     """
     return replace(config, head_init="random") if config.head_init == "auto" else config
 
@@ -218,7 +218,7 @@ def pretrain(
 
     Returns:
         For each prototype's label the safetensors file of its extractor, which has a
-        JSON card beside it; rows of numbers are not pre-trained on.
+        JSON card next to it. Rows of numbers are not pre-trained on.
     """
     with report_to(on_progress):
         server = make_server(config, cache)
@@ -275,14 +275,14 @@ def planner(
     weighting survives the noise.
 
     Args:
-        path: The config whose public features to use; None: those of the demo's digits.
+        path: The config whose public features to use. None means those of the demo's digits.
         clients: The number of clients.
         delta: The δ of a release.
         adjacency: What makes data sets neighbours: replace-one or add-remove.
         cache: The folder for extractors and features, as in `run`.
 
     Returns:
-        The planner; its methods relate ε, records per client and the benefit that is
+        The planner. Its methods relate ε, records per client and the benefit that is
         kept.
     """
     if path is None:
@@ -312,7 +312,7 @@ def resume(
     cache: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Continue an interrupted run; the result is bit-identical to that of an
+    """Continue an interrupted run. The result is bit-identical to that of an
     uninterrupted one.
 
     The settings are those stored in the folder. A finished run is only read.

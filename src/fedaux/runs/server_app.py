@@ -21,7 +21,7 @@ from fedaux.runs.run_lock import RunLock
 from fedaux.runs.session import run_in_folder
 from fedaux.server.server import make_server
 
-# beside the folders of a deployment's runs: how much its sites have said that they
+# next to the folders of a deployment's runs: how much its sites have said that they
 # spent
 SPENDING_FILE = "accounts.json"
 

@@ -1,7 +1,7 @@
 """What a server's run is doing now, in one small file of its folder, for monitoring
 from outside.
 
-All times are seconds since 1970; 0 is never.
+All times are seconds since 1970. 0 is never.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Outcome = Literal["running", "finished", "failed", "stopped"]
 
 
 def outcome_of(error: BaseException | None) -> tuple[Outcome, str]:
-    """How a run has ended that this error left, or none; and the error in words."""
+    """How a run has ended that this error left, or none, and the error in words."""
     if error is None:
         return "finished", ""
     # of SystemExit and KeyboardInterrupt no text is for people
@@ -72,8 +72,8 @@ class SiteRecord:
 
 @dataclass
 class RunStatus:
-    """Changed by every event. `budget` is what the server's own settings allow a site;
-    a site's own alone count.
+    """Changed by every event. `budget` is what the server's own settings allow a site.
+    A site's own alone count.
     """
 
     run: str = ""
@@ -106,7 +106,7 @@ class RunStatus:
         now: float,
         sites: Sequence[str] = (),
     ) -> RunStatus:
-        """Return the status of a run that begins; if `before` is of the same run, its
+        """Return the status of a run that begins. If `before` is of the same run, its
         counts continue.
         """
         if before is None or before.run != config.run_id:
@@ -140,7 +140,7 @@ class RunStatus:
     def stuck_after(self) -> float:
         """Seconds without a sign of progress after which the run counts as stuck.
 
-        Before the first round has finished, the duration of its parts is unknown;
+        Before the first round has finished, the duration of its parts is unknown.
         `federation.timeout` ends it anyway.
         """
         if self.finished_rounds == self.rounds_before:
@@ -148,7 +148,7 @@ class RunStatus:
         return min(self.timeout, max(SHORTEST, LONGEST_WAITS * self.longest_wait))
 
     def update(self, event: ProgressEvent, now: float) -> None:
-        """Any event is a sign of progress; some begin another phase of the run."""
+        """Any event is a sign of progress. Some begin another phase of the run."""
         self.longest_wait = max(self.longest_wait, now - self.last_progress)
         self.last_progress = now
         if isinstance(event, SitesConnected):
@@ -234,7 +234,7 @@ class RunStatus:
 
     @classmethod
     def load(cls, folder: Path) -> RunStatus | None:
-        """Read the status from a run's folder; None if there is none, or it cannot be
+        """Read the status from a run's folder, or None if there is none, or it cannot be
         read.
         """
         try:

@@ -92,7 +92,7 @@ class PublicScorer(Protocol):
         ...
 
     def embed(self, public: Arrays, features: Features) -> Features:
-        """Compute φ, (B, H) → (B, k), of each row by itself.
+        """Compute φ, (B, H) → (B, k), of each row separately.
 
         Args:
             public: The arrays of `publish`.
@@ -123,7 +123,7 @@ class Scorer(PublicScorer, Protocol):
     """The interface of a scorer of your own, which estimates how much a public example
     resembles a client's data.
 
-    `publish` and `fit` run on the server and see only public data and releases;
+    `publish` and `fit` run on the server and see only public data and releases.
     `summarise` runs on the client. A scorer that can bound the norm of an honest
     summary also has a method `bound`, see `bound_function`.
     """
@@ -150,7 +150,7 @@ class Scorer(PublicScorer, Protocol):
             features: Features of the client's records, (|D_i|, H).
             labels: Their labels, (|D_i|,).
             adjacency: What makes data sets neighbours: replace-one or add-remove.
-            size: The public number of units: counted under replace-one; under
+            size: The public number of units: counted under replace-one. Under
                 add-remove a declared constant, the same for neighbours. Never divide by
                 the number of rows instead.
             shares: Each record's weight within its unit: at most 1 in total over a

@@ -117,7 +117,7 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         releases: Sequence[Release],
         kind: str = "discriminant",
     ) -> HeadArrays:
-        """Compute a head on h0's own features; `kind` is one of `HEADS`, where there
+        """Compute a head on h0's own features. `kind` is one of `HEADS`, where there
         are second moments.
         """
         split = exact_split(public)

@@ -2,8 +2,8 @@
 map, as a direction.
 
 The map comes from features of D⁻ alone. Each record's φ has norm at most 1, so
-exchanging one record moves a sum of φ by at most 2, whatever the record is; that is the
-whole proof. A client releases noisy sums and counts per class; what the server makes of
+exchanging one record moves a sum of φ by at most 2, whatever the record is. That is the
+whole proof. A client releases noisy sums and counts per class. What the server makes of
 them, densities, weights and a head in closed form, is post-processing and costs no
 further privacy.
 
@@ -352,7 +352,7 @@ class Pooled:
             for shift, sigma, records in columns
         ]
         means = centre + np.stack(shifts)
-        # of a row's class mean: a class that nobody shows has a mean without bounds,
+        # of a row's class mean: a class that no one shows has a mean without bounds,
         # and no rows
         noise = float(
             np.average(np.square(self.sigma), weights=self.shares.sum(axis=0))
@@ -417,10 +417,10 @@ def pool_classes(released: Sequence[ClassValues]) -> Pooled:
         with noise of variance Σ_i t_ic² σ_i² / (Σ_i t_ic n_ic)²
 
     v = 1/k, since rows of φ have norm at most 1. Where noise is small, every record
-    counts alike; else large clients count for more, as their share of noise is less. A
+    counts alike, else large clients count for more, as their share of noise is less. A
     client without the class has n = 0 and so adds no noise to it. The n are the noisy
     counts, those that noise alone would explain set to 0, made to add up to the
-    client's public size; a client none of whose counts stands out is taken to have all
+    client's public size. A client none of whose counts stands out is taken to have all
     classes alike.
     """
 

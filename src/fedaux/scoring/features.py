@@ -56,7 +56,7 @@ class FeatureCache:
     def features(
         self, extractor: str, records: Records, module: Callable[[], nn.Module]
     ) -> Rows:
-        """Features of the records under the extractor with this hash; `module()` is
+        """Features of the records under the extractor with this hash. `module()` is
         called only if they are missing.
         """
         path = self.folder / f"features-{self.key(extractor, records)}.npy"
@@ -101,7 +101,7 @@ class FeatureCache:
 
 
 def extractor_hash(arrays: Arrays, prototype: str) -> str:
-    """Hash of the weights, to the bit, and of the network (a `PrototypeSpec` as
+    """Hash of the weights, bit for bit, and of the network (a `PrototypeSpec` as
     JSON).
     """
     return fingerprint_arrays(arrays, facts=prototype)

@@ -57,7 +57,7 @@ PUBLIC_ROWS = 8192  # to plan with
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """What is public of a sum before anybody is asked."""
+    """What is public of a sum before anyone is asked."""
 
     epsilon: float = 0.1
     delta: float = 1e-5
@@ -92,7 +92,7 @@ def choose_split(
         negatives: Features of D⁻, (|D⁻|, H).
         classes: The number of classes.
         facts: The budget, and how many records and releases are expected.
-        embedding_dim: A dimension to choose the split for; 0: choose it as well.
+        embedding_dim: A dimension to choose the split for. 0 means choose it as well.
         of_negatives: Their `spectrum`, if it is known.
 
     Returns:
@@ -169,7 +169,7 @@ class _Trial:
 
     @cached_property
     def moments(self) -> tuple[Vector, Vector, Vector]:
-        """(share and mean φ of each pseudo-class, mean φφᵀ); clients of one class each
+        """(share and mean φ of each pseudo-class, mean φφᵀ). Clients of one class each
         have them all alike.
         """
         rows = self.rows[self.learn]

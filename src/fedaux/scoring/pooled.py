@@ -51,7 +51,7 @@ def pooled_release(
     scale: float,
     name: str,
 ) -> Release:
-    """Return the sum of releases as a release; its records are those that its noisy
+    """Return the sum of releases as a release. Its records are those that its noisy
     counts add up to.
     """
     bound = scorer.bound(public, privacy.adjacency, 1)  # type: ignore[attr-defined]

@@ -58,7 +58,7 @@ class PublicData:
         return fingerprint_records(self.distill)
 
     def part(self, examples: int, round_: int) -> Indices | None:
-        """Positions in D_distill of a round's examples; None for all of them."""
+        """Positions in D_distill of a round's examples, or None for all of them."""
         size = len(self.split.distill)
         if not 0 < examples < size:
             return None

@@ -32,7 +32,7 @@ LEAST_SPLIT = 0.5  # of a² + b² + m², which should be 1: less would only be n
 
 
 def triangle(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Vector]:
-    """(row, column, weight) of the upper triangle of a symmetric matrix; the weights
+    """(row, column, weight) of the upper triangle of a symmetric matrix. The weights
     keep its norm.
     """
     row, column = np.triu_indices(k)
@@ -53,7 +53,7 @@ def sensitivity(split: Vector, adjacency: str) -> float:
     """The exact ℓ₂ sensitivity of Σ v to one unit, v of norm √(a² + b² + m²).
 
     Add-remove: that norm. Replace-one: let t = φ·φ′. Records of different classes are
-    apart by 2(a² + b² + m²(1 − t²)), at most 2(a² + b² + m²); those of one class by
+    apart by 2(a² + b² + m²(1 − t²)), at most 2(a² + b² + m²). Those of one class by
     a²(2 − 2t) + m²(2 − 2t²), which is largest at t = −a²/2m² or, where that is below
     −1, at t = −1. A φ of zero is nearer to everything, and so is a record of no class,
     which adds nothing.

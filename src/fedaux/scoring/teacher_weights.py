@@ -3,7 +3,7 @@ each public example.
 
 Where clients' odds are mixtures of density ratios that they share (`Fitted.mixtures`),
 weights are a matrix product in single precision, the precision of the ratios
-themselves; otherwise each client's log-odds function is called.
+themselves, otherwise each client's log-odds function is called.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class PublicEmbedding:
         releases.
 
         The odds of all clients together bound those of each, and stand in for the
-        largest, which nobody knows.
+        largest, which no one knows.
         """
         fits = {}
         for label in {self.label_of(client) for client in asked} & set(pooled):
@@ -247,7 +247,7 @@ class Normalisation:
 class TeacherWeights:
     """Eq. 4's weights s_i(x) of one round's teachers over D_distill.
 
-    Their peak and their sum are taken over blocks of examples, all teachers at once;
+    Their peak and their sum are taken over blocks of examples, all teachers at once,
     then a teacher's weights are computed when they are asked for. So memory does not
     grow with teachers, and their order changes no bit.
     """
@@ -407,7 +407,7 @@ class Scored:
         return cls(fitted, ratios, peak, kind)
 
     def weights(self, client: str) -> Features:
-        """`teacher_weights` of this client's log-odds; of a mixture, a product of its
+        """`teacher_weights` of this client's log-odds. Of a mixture, a product of its
         coefficients with the rows.
         """
         if self.fitted.mixtures is None:

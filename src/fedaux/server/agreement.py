@@ -44,7 +44,7 @@ def agree_on_plan(
         server: The server.
         federation: The sites.
         state: The state before the first order.
-        clients: The sites to ask; None: all.
+        clients: The sites to ask. None means all.
     """
     settings = server.config.federation
     if not settings.sites:  # clients are simulated, and have no owners

@@ -38,7 +38,7 @@ from fedaux.server.server import Server
 def compute_heads(
     server: Server, state: RunState, embedding: PublicEmbedding | None
 ) -> RunState:
-    """Compute each prototype's head from everything its clients have sent; without any,
+    """Compute each prototype's head from everything its clients have sent. Without any,
     the head stays as it was.
     """
     settings = server.config.analytic_head
@@ -91,7 +91,7 @@ def prototype_releases(server: Server, state: RunState, label: str) -> list[Rele
 def find_unknown_classes(
     server: Server, state: RunState
 ) -> dict[str, list[tuple[int, float, float]]]:
-    """Return the classes that each prototype's private head knows nothing of; {} for
+    """Return the classes that each prototype's private head knows nothing of, or {} for
     heads that have other sources.
     """
     if server.method.sends != "releases":
@@ -133,7 +133,7 @@ def public_covariance(server: Server, label: str, features: HeadFeatures) -> Mat
 def with_head(
     server: Server, label: str, weights: Arrays, features: HeadFeatures, head: Head
 ) -> Arrays:
-    """Return the learner's weights with this head; in a whole network, the head is
+    """Return the learner's weights with this head, in a whole network, the head is
     converted to h0's own features.
     """
     learner = cast(Prototype, server.networks.loaded(label, weights))
@@ -150,7 +150,7 @@ def with_head(
 def set_head(
     model: Prototype, weights: NDArray[np.float32], bias: NDArray[np.float32]
 ) -> None:
-    """Load a head on h0's own features into a prototype, in the form it needs; its
+    """Load a head on h0's own features into a prototype, in the form it needs. Its
     extractor is unchanged.
     """
     weight_tensor = torch.from_numpy(weights).to(model.head.weight.device)

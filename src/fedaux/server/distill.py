@@ -26,7 +26,7 @@ from fedaux.server.networks import Networks
 
 
 class DivergedError(FedauxError, ArithmeticError):
-    """Training produced NaN or infinity; nothing of it is saved."""
+    """Training produced NaN or infinity. Nothing of it is saved."""
 
     code = Exit.DIVERGED
 

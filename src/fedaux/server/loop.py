@@ -30,7 +30,7 @@ Save = Callable[[RunState], None]
 
 
 class QuorumError(FedauxError, RuntimeError):
-    """A round has too few contributions; the state before it is saved, and the run can
+    """A round has too few contributions. The state before it is saved, and the run can
     be resumed.
     """
 
@@ -44,7 +44,7 @@ def run(
     save: Save,
     until: int | None = None,
 ) -> RunState:
-    """Run all rounds, or continue from `state`; `save` is called after preparation and
+    """Run all rounds, or continue from `state`. `save` is called after preparation and
     after every round.
 
     `until` stops the run after an earlier round than the last, as an interruption

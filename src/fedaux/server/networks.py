@@ -45,7 +45,7 @@ class Networks:
 
     @classmethod
     def build(cls, config: Config, shape: tuple[int, ...], classes: int) -> Self:
-        """Build the networks from the run's seed; with `head_only`, only the heads are
+        """Build the networks from the run's seed. With `head_only`, only the heads are
         trained.
         """
         whole: dict[str, Prototype] = {}
@@ -72,7 +72,7 @@ class Networks:
             features.standardise(statistics)
 
     def loaded(self, label: str, weights: Arrays) -> nn.Module:
-        """Load weights into the learner of a prototype and return it; they stay until
+        """Load weights into the learner of a prototype and return it. They stay until
         the next call.
         """
         learner = self.trained[label]

@@ -62,7 +62,7 @@ class AccountCounts:
         return self._entries.get(client, (0, ""))
 
     def update(self, accounts: Mapping[str, Account]) -> None:
-        """Record the counts, on disk when this returns. Counts only grow; of equal ones
+        """Record the counts, on disk when this returns. Counts only grow. Of equal ones
         the last signature is kept.
         """
         changed = False
@@ -84,7 +84,7 @@ class AccountCounts:
 
 @dataclass
 class Agreement:
-    """The plan that the sites of a run were shown. Its hash is in every order; "" where
+    """The plan that the sites of a run were shown. Its hash is in every order, or "" where
     clients are simulated.
 
     Attributes:
@@ -100,7 +100,7 @@ class Agreement:
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """Makes the orders to clients; `spec_of` returns the prototype that a client
+    """Makes the orders to clients. `spec_of` returns the prototype that a client
     trains.
     """
 
@@ -170,7 +170,7 @@ class Orders:
         client: str,
         weights: TeacherWeights | PooledWeights | None = None,
     ) -> TrainOrder:
-        """Make the order to train; `weights` are those of the round's teachers, for a
+        """Make the order to train. `weights` are those of the round's teachers, for a
         method with scores.
         """
         config = self.config
@@ -285,7 +285,7 @@ class Orders:
         weights: TeacherWeights | PooledWeights | None,
     ) -> dict[str, Any]:
         """Return what a client needs to run its own model on D_distill and to weight
-        it; {} if it does not.
+        it, or {} if it does not.
         """
         method = find_method(self.config.method)
         settings = self.config.teachers

@@ -132,7 +132,7 @@ def pretrain_extractors(server: Server) -> None:
 
 def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path | None:
     """Load a prototype's pre-trained extractor, training it if necessary (P1), and
-    return its file; None if there is nothing to pre-train.
+    return its file, or None if there is nothing to pre-train.
     """
     settings = server.config.pretrain
     extractor = server.networks.extractors[spec.label]
@@ -222,7 +222,7 @@ def prepare_clients(
                 server, federation, prepared, clients, head.sends
             )
             failures += without_sums
-        if prepared is before:  # nobody was asked
+        if prepared is before:  # no one was asked
             return state, failures
         if head is not None:
             prepared = compute_heads(server, prepared, embedding)

@@ -3,8 +3,8 @@ of what they answer.
 
 The merging server runs the ordinary loop, and `Regions` is its federation. All servers
 see the run's folder. The merging one keeps its state there, and says in a file below
-`REGIONS_FOLDER` which clients it asks for what; each `Region` answers with one file.
-Releases are handed on as they are, since a teacher's weights depend on everybody's;
+`REGIONS_FOLDER` which clients it asks for what. Each `Region` answers with one file.
+Releases are handed on as they are, since a teacher's weights depend on everyone's;
 updates as their sum.
 """
 
@@ -133,7 +133,7 @@ class Regions:
     def ask(self, orders: Sequence[Order]) -> Iterator[Reply]:
         """Yield the releases of all regions, or one `Subtotal` of each, as they arrive.
 
-        Regional servers show the plan of the run to their own sites, and go on without
+        Regional servers show the plan of the run to their own sites, and continue without
         those that do not approve it.
         """
         if isinstance(orders[0], PlanOrder):
@@ -176,7 +176,7 @@ class Regions:
         round_: int | None,
         waiting: int,
     ) -> None:
-        """Report a region's answer; the largest account of its clients is reported as
+        """Report a region's answer. The largest account of its clients is reported as
         the region's.
         """
         total = len(self._regions)
@@ -209,7 +209,7 @@ class Regions:
 
 
 class Region:
-    """A regional server; `federation` holds its clients. `check` raises if another
+    """A regional server. `federation` holds its clients. `check` raises if another
     server has taken its place.
     """
 
@@ -283,8 +283,8 @@ class Region:
 
     def _show_plan(self, state: RunState, clients: list[str]) -> None:
         if not self._agreed:
-            everybody = sorted(self._clients)
-            agree_on_plan(self._server, self._federation, state, everybody)
+            everyone = sorted(self._clients)
+            agree_on_plan(self._server, self._federation, state, everyone)
             self._agreed = True
         show_to_others(self._server, self._federation, clients)
 
@@ -303,7 +303,7 @@ class Region:
     def _train(
         self, state: RunState, asked: Sequence[str], clients: list[str]
     ) -> bytes:
-        """Train the region's clients, and return their sum for its answer; their
+        """Train the region's clients, and return their sum for its answer. Their
         weights as teachers are relative to those of all clients that are asked.
         """
         server = self._server
@@ -323,7 +323,7 @@ class RegionAnswer:
     """A region's answer to a request, as its file says.
 
     Attributes:
-        replies: What the merging server goes on with.
+        replies: What the merging server continues with.
         accounts: The accounts of the region's clients.
         failures: Of its clients.
         size: Of the file, in bytes.
@@ -349,7 +349,7 @@ class RegionAnswer:
 
 
 def subtotal_row(subtotal: Subtotal) -> dict[str, Any]:
-    """Return what a subtotal says beside its arrays, for JSON."""
+    """Return what a subtotal says next to its arrays, for JSON."""
     return {
         "client_metrics": _rows(subtotal.client_metrics),
         "failures": [vars(failure) for failure in subtotal.failures],
@@ -392,7 +392,7 @@ def _request_file(folder: Path, number: int) -> Path:
 
 
 def _newest(folder: Path) -> int:
-    """Return the number of the last request; 0 if there is none yet."""
+    """Return the number of the last request, or 0 if there is none yet."""
     place = folder / REGIONS_FOLDER
     if not place.is_dir():
         return 0

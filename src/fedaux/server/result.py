@@ -1,4 +1,4 @@
-"""A finished run: the figures people ask for; and if its model collapsed, what is wrong
+"""A finished run: the figures people ask for, and if its model collapsed, what is wrong
 and the first thing to try.
 """
 
@@ -58,7 +58,7 @@ def names_of_classes(config: Config, count: int) -> Sequence[str]:
 
 
 def collapse_warning(state: RunState) -> str:
-    """Describe a collapsed model in two sentences; "" if every prototype beats the
+    """Describe a collapsed model in two sentences, or "" if every prototype beats the
     majority class and predicts all.
     """
     evaluations = last_evaluations(state)
@@ -78,7 +78,7 @@ def collapse_warning(state: RunState) -> str:
 
 
 def fall_warning(history: Sequence[RoundResult]) -> str:
-    """Name the first round whose model is worse than the one that round 1 started from;
+    """Name the first round whose model is worse than the one that round 1 started from, or
     "" if there is none.
     """
     start = history[0].mean_start if history else None
@@ -187,7 +187,7 @@ class FinishedRun:
 
     @property
     def start(self) -> float | None:
-        """Test accuracy before round 1, the mean over prototypes; None where nothing is
+        """Test accuracy before round 1, the mean over prototypes, or None where nothing is
         trained.
         """
         return self.state.history[0].mean_start if self.state.history else None
@@ -201,7 +201,7 @@ class FinishedRun:
 
     @property
     def warning(self) -> str:
-        """What is wrong with the model and what to try first; "" if it beats the
+        """What is wrong with the model and what to try first, or "" if it beats the
         majority class and predicts all.
         """
         return collapse_warning(self.state)

@@ -121,7 +121,7 @@ class Round:
         return None
 
     def _norm(self, update: Update, label: str) -> UpdateNorm:
-        """Return how far an update has moved; what a method sends beside the model
+        """Return how far an update has moved. What a method sends next to the model
         starts from zero.
         """
         nothing = {name: np.zeros_like(array) for name, array in update.extra.items()}

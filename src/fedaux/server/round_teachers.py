@@ -29,7 +29,7 @@ class RoundTeachers:
     Attributes:
         server: The server.
         number: The number of the round.
-        rows: This round's part of D_distill; None: all of it.
+        rows: This round's part of D_distill. None means all of it.
         weights: Those of the selected clients and of standing teachers that have made a
             release, for a method with scores.
     """
@@ -77,7 +77,7 @@ class RoundTeachers:
         """Return a client's part of the ensemble, computed here or by the client, and
         its mean share of all teachers' weight.
 
-        Both are None for a client that does not teach; without scores, the share is.
+        Both are None for a client that does not teach. Without scores, the share is.
         """
         if not self.server.method.distils:
             return None, None
@@ -103,7 +103,7 @@ class RoundTeachers:
     def _weights_of(
         self, client: str, logits: NDArray[np.floating]
     ) -> NDArray[np.floating] | None:
-        """Return a teacher's weights on the rows; None: all teachers count equally."""
+        """Return a teacher's weights on the rows. None means all teachers count equally."""
         if self.scored is None:
             return logit_weights(self.server.method, logits)
         return self.scored.of(client)
@@ -126,7 +126,7 @@ class RoundTeachers:
         return teacher_logits(learner, weights, self.inputs(label))
 
     def _keep_for_later(self, update: Update, label: str) -> None:
-        """Keep the logits of a client that will teach once it has made a release; an
+        """Keep the logits of a client that will teach once it has made a release. An
         update that could not teach is invalid already now.
         """
         if self.server.standing:

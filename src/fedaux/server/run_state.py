@@ -51,14 +51,14 @@ class StateError(FedauxError, ValueError):
 
 @dataclass(frozen=True)
 class ClientRecord:
-    """What the server knows of a client, beside its release and its prototype.
+    """What the server knows of a client, next to its release and its prototype.
 
     Attributes:
         account: The last privacy account that the client reported.
         awaiting_reply: Whether it has not answered its last order.
         prepared: Whether it is known to hold h0's features of its data.
-        last_round: The last round in which its update was used; 0 for none.
-        sums_received: The records behind the sums that it has sent; 0 for none.
+        last_round: The last round in which its update was used, or 0 for none.
+        sums_received: The records behind the sums that it has sent, or 0 for none.
         summed: Whether its release is in a secure sum.
     """
 
@@ -106,7 +106,7 @@ class RunState:
             are trained on raw features.
         sums: `FeatureSums` of all clients that have sent theirs, by prototype.
         assignment: The prototype of every real site, including sites that have left.
-        run: The id under which clients keep their state; "": that of the settings.
+        run: The id under which clients keep their state. "" means that of the settings.
         pooled: The secure sum of the releases of each prototype's clients.
         site_test: What the sites have counted of the records that they hold out.
     """
@@ -183,7 +183,7 @@ class RunState:
 
     @property
     def records(self) -> dict[str, int]:
-        """The records of clients that have sent what a head is computed from; their
+        """The records of clients that have sent what a head is computed from. Their
         mean where only sums are known.
         """
         records = {name: release.records for name, release in self.releases.items()}
@@ -275,7 +275,7 @@ class RunState:
 
     @property
     def max_epsilon(self) -> float | None:
-        """The largest total ε that any client has reported so far; None without any, or
+        """The largest total ε that any client has reported so far, or None without any, or
         with seeded noise.
         """
         spent = (account.epsilon for account in self.accounts.values())
@@ -306,7 +306,7 @@ class RunState:
 
     @classmethod
     def load(cls, folder: Path) -> RunState:
-        """Read the state from a run's folder; nothing else reads it."""
+        """Read the state from a run's folder. Nothing else reads it."""
         commit, arrays = read(folder / STATE_FILE)
         start, first_arrays = read(folder / START)
         rows = {name: _read_rows(folder / name, commit) for name in GROWING}

@@ -53,7 +53,7 @@ class RunWriter:
             self._lengths = commit["lengths"]
 
     def save(self, state: RunState) -> None:
-        """Save the state, after preparation, new releases and every round; only the
+        """Save the state, after preparation, new releases and every round. Only the
         rows that are new are appended.
         """
         if not self._started:

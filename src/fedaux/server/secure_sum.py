@@ -1,8 +1,8 @@
 """The server's side of a secure sum: five exchanges with the sites, of which the third
 has the masked vectors.
 
-What the server has heard is kept beside the run's state, so that a server that is
-killed goes on with the same sum: sites answer the same question with the same bytes,
+What the server has heard is kept next to the run's state, so that a server that is
+killed continues with the same sum: sites answer the same question with the same bytes,
 and refuse another one.
 """
 
@@ -76,7 +76,7 @@ _NOUNS: dict[type, str] = {
 @dataclass(frozen=True)
 class SecureSums:
     """Sites as a federation that answers with sums over them, as regional servers do;
-    nobody sees the answer of a single site.
+    no one sees the answer of a single site.
 
     Attributes:
         server: The server.
@@ -287,7 +287,7 @@ class SecureSum:
         return self._collect("keys", orders, earlier)
 
     def _exchange(self, step: str, questions: Mapping[str, Mapping[str, str]]) -> Bytes:
-        """Ask each site its question, and return all answers; those of an earlier try
+        """Ask each site its question, and return all answers. Those of an earlier try
         are not asked for again.
         """
         earlier = self.transcript.of_step(self.settings, step)
@@ -312,7 +312,7 @@ class SecureSum:
     def _steps(
         self, step: str, questions: Mapping[str, Mapping[str, str]]
     ) -> list[SumOrder]:
-        """Make the orders of a step; sites that get the same question get the same
+        """Make the orders of a step. Sites that get the same question get the same
         object, which is packed once.
         """
         arrays = {id(question): _arrays(question) for question in questions.values()}

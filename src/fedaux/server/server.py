@@ -45,8 +45,8 @@ class Server:
         public: The public data.
         scorer: What releases are made and read with.
         orders: Makes the orders to clients.
-        cache: The folder for public features; None keeps them in memory.
-        standing: Keeps standing teachers, for a run that has them; see `in_folder`.
+        cache: The folder for public features. None keeps them in memory.
+        standing: Keeps standing teachers, for a run that has them. See `in_folder`.
         folder: The folder of the run.
         assignment: The prototype of each client, including sites that have left.
     """
@@ -127,7 +127,7 @@ class Server:
 
     @cached_property
     def roster(self) -> dict[str, bytes] | None:
-        """The public keys of real sites, from the file beside the run's folder; None:
+        """The public keys of real sites, from the file next to the run's folder, or None:
         sites are simulated.
         """
         if self.folder is None:
@@ -171,7 +171,7 @@ class Server:
         return self.orders.spec_of(client).label
 
     def restore(self, state: RunState) -> PublicEmbedding | None:
-        """Load each prototype's h0 and its public features before any round; None for a
+        """Load each prototype's h0 and its public features before any round, or None for a
         method without scores.
         """
         for label, arrays in state.extractors.items():

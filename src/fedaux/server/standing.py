@@ -25,7 +25,7 @@ TEACHERS_FOLDER = "teachers"  # of a run's folder
 
 @dataclass(frozen=True)
 class StandingTeachers:
-    """Stores 4·N·C bytes for each client that has ever contributed; they are read in
+    """Stores 4·N·C bytes for each client that has ever contributed. They are read in
     blocks, to bound memory.
     """
 
@@ -39,7 +39,7 @@ class StandingTeachers:
         return self.folder / f"{client}.{round_}.npy"
 
     def save(self, client: str, round_: int, logits: NDArray[np.float32]) -> None:
-        """Save logits (N, C) on all of D_distill; they are valid once the state says
+        """Save logits (N, C) on all of D_distill. They are valid once the state says
         that this round used them.
         """
         data = io.BytesIO()

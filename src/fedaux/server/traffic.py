@@ -11,7 +11,7 @@ from fedaux.messages import Federation, Order, Reply, Subtotal
 
 @dataclass(frozen=True)
 class CountedFederation:
-    """`federation`, to the letter; the bytes of all orders and replies are added to
+    """`federation`, to the letter. The bytes of all orders and replies are added to
     `costs`.
     """
 

@@ -46,18 +46,18 @@ def compare(
 
     Args:
         what: The methods: names of `fedaux.METHODS`, or `Method` objects. Or a
-            `Config`, whose own method is ignored; the methods to compare are then
+            `Config`, whose own method is ignored. The methods to compare are then
             `methods`.
         folder: The folder for the runs, the tables and the report. Runs that are
             already finished there are only read. None: a folder in runs/ that belongs
             to these settings.
         seeds: The number of seeds, from the config's own seed on.
-        methods: The methods to compare with a `Config`; by default the nine of the
+        methods: The methods to compare with a `Config`. By default the nine of the
             paper.
-        data: Private data, as in `fedaux.run`; so are public, test, model, size, cache
+        data: Private data, as in `fedaux.run`, so are public, test, model, size, cache
             and settings.
         title: The title of the report and of the tables.
-        jobs: The number of parallel runs, each in its own process; more than 1 need `if
+        jobs: The number of parallel runs, each in its own process. More than 1 need `if
             __name__ == "__main__":`.
         threads: The number of PyTorch threads of each run.
         on_progress: As in `run`.

@@ -54,7 +54,7 @@ def run_sweep(
         sweep: What to run.
         folder: The folder for the runs. Runs that are already finished there are only
             read.
-        jobs: The number of parallel runs, each in its own process; a single job runs
+        jobs: The number of parallel runs, each in its own process. A single job runs
             in this process.
         threads: The number of PyTorch threads of each run.
         on_progress: Called with events of `fedaux.core.progress`.
@@ -100,7 +100,7 @@ def execute(
 
 
 def read_sweep(sweep: Sweep, folder: Path) -> SweepResult:
-    """Read the finished runs of a sweep from its folder; nothing is run."""
+    """Read the finished runs of a sweep from its folder. Nothing is run."""
     arms = []
     for arm in sweep.arms:
         results = [finished(run) for run in sweep.runs_of(arm, folder)]
@@ -111,7 +111,7 @@ def read_sweep(sweep: Sweep, folder: Path) -> SweepResult:
 
 
 def _arm_result(arm: Arm, results: Sequence[FinishedRun]) -> ArmResult:
-    """Put the finished runs of an arm together; there is at least one."""
+    """Put the finished runs of an arm together. There is at least one."""
     privacy = ""
     privacy_line = ""
     if arm.config.releases or arm.config.privacy.private_training:
@@ -135,7 +135,7 @@ def _arm_result(arm: Arm, results: Sequence[FinishedRun]) -> ArmResult:
 
 
 def finished(run: PlannedRun) -> FinishedRun | None:
-    """Return a run's result; None if it has yet to be run, which will also report what
+    """Return a run's result, or None if it has yet to be run, which will also report what
     is wrong with its folder.
     """
     try:
@@ -179,7 +179,7 @@ def _tasks(
 
 
 def _to_pretrain(run: PlannedRun) -> tuple[PrototypeSpec, ...]:
-    """Return the prototypes whose extractors a run needs; one that has begun has
+    """Return the prototypes whose extractors a run needs. One that has begun has
     them.
     """
     if (run.folder / STATE_FILE).is_file() or run.config.pretrain.epochs == 0:
@@ -210,7 +210,7 @@ def _extractor_key(config: Config) -> Hashable:
 
 
 def _with_details(run: PlannedRun, error: TaskError) -> TaskError:
-    """An unexpected error leaves its traceback beside the run."""
+    """An unexpected error leaves its traceback next to the run."""
     if error.code is not Exit.BUG:
         return error
     path = run.folder / "error.txt"

@@ -29,7 +29,7 @@ SYMBOLS = {
 }
 ANY = "any"  # the value of a setting that a method does not look at
 LONGEST_NAME = 120  # characters of a folder's name; "-seed0" follows
-METADATA = {  # keys of these tables beside their lists
+METADATA = {  # keys of these tables next to their lists
     "sweep": ("seeds", "title", "about"),
     "tune": ("methods", "budget", "seeds", "validation_fraction"),
 }
@@ -300,7 +300,7 @@ class Sweep:
 
         Args:
             table: The tables.
-            overrides: `key=value` fixes a setting, which is then no longer swept;
+            overrides: `key=value` fixes a setting, which is then no longer swept.
                 `sweep.key=[…]` replaces its list.
             chosen: Settings of each method, which the sweep may still vary.
 

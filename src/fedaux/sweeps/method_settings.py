@@ -80,7 +80,7 @@ class MethodSettings:
 
     @classmethod
     def preset(cls, *names: str) -> MethodSettings:
-        """Combine presets by name; the last one has the last word.
+        """Combine presets by name. The last one has the last word.
 
         Args:
             names: Names of presets.

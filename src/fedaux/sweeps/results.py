@@ -50,7 +50,7 @@ PAIRED = (
 
 
 class SweepError(FedauxError):
-    """Some runs failed while others continued; the exit code is that of the first
+    """Some runs failed while others continued. The exit code is that of the first
     failure.
     """
 
@@ -74,7 +74,7 @@ class SweepResult:
         folder: The folder of its runs.
         arms: The arms with at least one finished run.
         failures: The runs that failed.
-        report: The report's page; None until `write_results` has written it.
+        report: The report's page, or None until `write_results` has written it.
     """
 
     sweep: Sweep
@@ -111,7 +111,7 @@ class SweepResult:
 
     @property
     def caption(self) -> str:
-        """The settings that all arms share; those that vary are in the table."""
+        """The settings that all arms share. Those that vary are in the table."""
         base = self.sweep.base
         settings = {
             "data.source": data_name(base),
@@ -153,7 +153,7 @@ class SweepResult:
 
     @property
     def privacy(self) -> str:
-        """The privacy statement of the arms that release anything; if they differ, each
+        """The privacy statement of the arms that release anything. If they differ, each
         statement with its arms.
         """
         labels: dict[str, list[str]] = {}
@@ -174,7 +174,7 @@ class SweepResult:
 
     @property
     def verdict(self) -> str:
-        """Who won, and why, in plain words, or that these seeds name no winner; "" where
+        """Who won, and why, in plain words, or that these seeds name no winner, or "" where
         not methods are compared.
         """
         if list(self.sweep.axes) != ["method"] or len(self.arms) < 2:
@@ -214,7 +214,7 @@ class SweepResult:
 
     @property
     def collapsed(self) -> str:
-        """A sentence that names the arms whose model collapsed; "" for none."""
+        """A sentence that names the arms whose model collapsed, or "" for none."""
         names = [arm.label for arm in self.arms if arm.warning]
         if not names:
             return ""

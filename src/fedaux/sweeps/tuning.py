@@ -1,9 +1,9 @@
 """Tuning: the same number of settings and rounds for every method, judged by validation
 records, never by test records.
 
-Successive halving: many settings run for few rounds, the better half of them goes on
-for more, and the last ones have all rounds. A setting that goes on continues its own
-run. What has been run is read again: a tuning that was stopped goes on with the same
+Successive halving: many settings run for few rounds, the better half of them continues
+for more, and the last ones have all rounds. A setting that continues continues its own
+run. What has been run is read again: a tuning that was stopped continues with the same
 call.
 """
 
@@ -80,8 +80,8 @@ class Rung(NamedTuple):
 
 
 def rungs(budget: int, rounds: int) -> tuple[Rung, ...]:
-    """Successive halving: each rung has half as many settings for twice as many rounds;
-    the last 2 settings run all.
+    """Successive halving: each rung has half as many settings for twice as many rounds.
+    The last 2 settings run all.
     """
     counts = [budget]
     while counts[-1] > KEEP:
@@ -136,7 +136,7 @@ def best(trials: Sequence[Trial], count: int) -> list[Trial]:
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """The settings to try, and the data to try them on; `base` is the config to
+    """The settings to try, and the data to try them on. `base` is the config to
     compare, not the one that is tuned.
     """
 
@@ -157,7 +157,7 @@ class Tuning:
         validation_fraction: float = 0.2,
         grid: Mapping[str, Lists] | None = None,
     ) -> Tuning:
-        """Plan the tuning of these methods; `grid` holds the user's own lists, read
+        """Plan the tuning of these methods. `grid` holds the user's own lists, read
         from `[tune]` by `read_grid`.
         """
         settings = Within("[1, inf)", "how many settings of each method are tried")
@@ -280,7 +280,7 @@ class Tuning:
         )
 
     def _score(self, trial: Trial) -> str:
-        """Per cent; with the round where that was not the last."""
+        """Per cent, with the round where that was not the last."""
         percent = f"{100 * trial.scores[trial.rounds]:.1f}"
         if trial.rounds == self.base.rounds:
             return percent
@@ -338,11 +338,11 @@ def tune(
     write them into `folder`.
 
     Args:
-        base: The settings to tune; its `method` is ignored, and its test records are
+        base: The settings to tune. Its `method` is ignored, and its test records are
             never used.
         folder: The folder for the runs and the winners, which `MethodSettings.read`
             reads for a comparison.
-        methods: Names in `METHODS`, or `module:attribute`; by default the nine of the
+        methods: Names in `METHODS`, or `module:attribute`. By default the nine of the
             paper.
         budget: The number of settings to try for each method.
         seeds: The number of splits; none is among the first thousand from the config's

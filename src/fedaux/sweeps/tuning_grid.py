@@ -66,7 +66,7 @@ class Axis:
     allowed: tuple[DottedSettings, ...]
 
     def drawn(self, seed: int) -> Iterator[DottedSettings]:
-        """Yield all values in random order, repeatedly; the same for all methods,
+        """Yield all values in random order, repeatedly. The same for all methods,
         except values one does not allow.
         """
         for cycle in itertools.count():
@@ -77,7 +77,7 @@ class Axis:
 
 
 def read_grid(table: Mapping[str, Any]) -> dict[str, dict[str, tuple[Value, ...]]]:
-    """`[tune]` of a config: by method the lists that take the place of `TUNING_GRID`'s;
+    """`[tune]` of a config: by method the lists that take the place of `TUNING_GRID`'s, or
     "" has those for all methods.
     """
     grids: dict[str, dict[str, tuple[Value, ...]]] = {}
@@ -171,7 +171,7 @@ def _is_outermost(axis: Axis, chosen: DottedSettings, key: str) -> bool:
 def sample_arms(
     base: Config, name: str, grid: Sequence[Axis], budget: int, seed: int
 ) -> list[Arm]:
-    """Arms to try: the config's own settings first, where the method allows them; then
+    """Arms to try: the config's own settings first, where the method allows them, then
     the whole grid, or a sample.
     """
     arms: dict[Config, Arm] = {}
@@ -239,7 +239,7 @@ def _is_number(value: Value) -> bool:
 
 
 def _settings(key: str, value: Value, base: Config) -> DottedSettings:
-    """A value as dotted keys; {} where there is nothing to set."""
+    """A value as dotted keys, or {} where there is nothing to set."""
     if key == "norm":
         return _with_norm(value, base)
     settings = {key: value}

@@ -84,7 +84,7 @@ class _Pool:
             self._terminate()
 
     def _start(self, ended: dict[str, TaskError | None]) -> Iterator[TaskOutcome]:
-        """Give tasks to idle workers; a task fails if one that it needs has failed."""
+        """Give tasks to idle workers. A task fails if one that it needs has failed."""
         ready = [task for task in self.waiting if task.needs <= ended.keys()]
         for task in ready:
             errors = [error for need in task.needs if (error := ended[need])]

@@ -29,7 +29,7 @@ def summarise(
     shares: Shares,
 ) -> Summary:
     """Summarise a client's records as the integers to release, with their sensitivity
-    to one privacy unit; the arguments are those of `Scorer.summarise`.
+    to one privacy unit. The arguments are those of `Scorer.summarise`.
     """
     if hasattr(scorer, "summarise"):
         own_scorer = cast(Scorer, scorer)

@@ -15,7 +15,7 @@ from fedaux.scoring.embedding import check_map, sums_bound
 
 
 def embed_per_record(public: Arrays, features: Features) -> Vector:
-    """Compute `embed` for private rows: each φ(x) is, to the bit, a function of its own
+    """Compute `embed` for private rows: each φ(x) is, bit for bit, a function of its own
     row.
     """
     check_map(public, features)

@@ -45,7 +45,7 @@ def objective(
     of D_i, −1 on rows of D⁻.
 
     A row of D_i counts for its share s of its unit, a row of D⁻ for 1. N = `total` =
-    |D_i| + |D⁻| is public. The sums are in floating point; what they return is
+    |D_i| + |D⁻| is public. The sums are in floating point. What they return is
     certified, with room for their rounding, and not cancelled bit by bit.
     """
     up = own @ w

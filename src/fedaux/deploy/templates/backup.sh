@@ -8,7 +8,7 @@ tries=5
 
 [ $# = 1 ] || { echo "usage: backup.sh ARCHIVE" >&2; exit 2; }
 case $1 in /*) archive=$1 ;; *) archive=$caller/$1 ;; esac
-[ ! -e "$archive" ] || { echo "$1 exists; an old backup is not replaced, name a new one" >&2; exit 1; }
+[ ! -e "$archive" ] || { echo "$1 exists, and an old backup is not replaced: name a new one" >&2; exit 1; }
 staged=$(mktemp -d "$(dirname "$archive")/.backup-XXXXXX")
 trap 'rm -rf "$staged"' EXIT
 
@@ -44,7 +44,7 @@ copy() {  # fails if a round was saved, or a file replaced, in the meantime; lin
 for ((try = 1; ; try++)); do
   copy && break
   [ "$try" -lt "$tries" ] || {
-    echo "$here changed while it was copied, $tries times; try again between two rounds" >&2
+    echo "$here changed while it was copied, $tries times. Try again between two rounds" >&2
     exit 1
   }
 done

@@ -11,7 +11,7 @@ while true; do
   finish
   [ -z "$stopped" ] || exit 0
   [ $((SECONDS - began)) -lt 60 ] || next=$pause
-  echo "it has ended; it starts again in $next seconds" >&2
+  echo "it has ended, and it starts again in $next seconds" >&2
   sleep "$next" &
   finish
   [ -z "$stopped" ] || exit 0

@@ -3,7 +3,7 @@
 {% include "head.sh" %}
 if [ "$(id -u)" = 0 ] && [ "${FEDAUX_ALLOW_ROOT:-}" != yes ]; then
   echo "an app that is started here would run as root: call this as another user (systemd/ and compose.yaml have one)," >&2
-  echo "or, where nobody else can start one, with FEDAUX_ALLOW_ROOT=yes" >&2
+  echo "or, if no one else can start one, with FEDAUX_ALLOW_ROOT=yes" >&2
   exit 1
 fi
 

@@ -32,13 +32,13 @@ watch() {
     name="${names[index]}" status=0
     if ! kill -0 "${processes[index]}" 2>/dev/null; then
       wait "${processes[index]}" || status=$?
-      tell "$name" "Cannot go on: $name has ended with exit status $status"
+      tell "$name" "Cannot continue: $name has ended with exit status $status"
       exit 1
     fi
     count=$(grep -c 'it starts again in' "try-all/$name.log" 2>/dev/null) || true
     [ "${count:-0}" -gt "${restarts[index]}" ] || continue
     restarts[index]=$count
-    [ "$count" -lt 5 ] || { tell "$name" "Cannot go on: $name has ended $count times"; exit 1; }
+    [ "$count" -lt 5 ] || { tell "$name" "Cannot continue: $name has ended $count times"; exit 1; }
     tell "$name" "$name has ended, and is started again"
   done
 }
@@ -56,7 +56,7 @@ start sites/{{ name }}/supernode.sh {{ name }}
 {% endfor %}
 pause 1  # what cannot start says so at once
 watch
-echo "The server and {{ sites | length }} site{{ "s" if sites | length != 1 }} are up; their logs are in $PWD/try-all."
+echo "The server and {{ sites | length }} site{{ "s" if sites | length != 1 }} are up, and their logs are in $PWD/try-all."
 ./server/run.sh "$@" &
 run=$!
 while kill -0 "$run" 2>/dev/null; do

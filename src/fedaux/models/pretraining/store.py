@@ -32,10 +32,10 @@ def load_or_pretrain(
     cache: Path,
     on_epoch: Callable[[EpochMetrics], None],
 ) -> tuple[Path, bool]:
-    """Pre-train the extractor of `model`, or load it from the cache; an interrupted
+    """Pre-train the extractor of `model`, or load it from the cache. An interrupted
     training is resumed.
 
-    Returns the artifact's path and whether it was cached. A card (JSON) beside it holds
+    Returns the artifact's path and whether it was cached. A card (JSON) next to it holds
     the settings and the curve.
     """
     data = fingerprint_records(aux)
@@ -71,7 +71,7 @@ def load_or_pretrain(
 def artifact_path(
     spec: PrototypeSpec, data: str, config: PretrainConfig, cache: Path
 ) -> Path:
-    """The path of this extractor in the cache; `data` is the fingerprint of D_aux."""
+    """The path of this extractor in the cache. `data` is the fingerprint of D_aux."""
     key = hashlib.sha256(repr((data, spec, config)).encode()).hexdigest()[:24]
     return cache / f"extractor-{key}.safetensors"
 

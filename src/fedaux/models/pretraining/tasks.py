@@ -45,7 +45,7 @@ def random_views(
 def random_resized_crop(
     images: Tensor, generator: torch.Generator, *, crop: float, flip: bool
 ) -> Tensor:
-    """A crop of area `crop`..1 and aspect ratio 3/4..4/3, resized bilinearly; with
+    """A crop of area `crop`..1 and aspect ratio 3/4..4/3, resized bilinearly. With
     `flip`, half of them mirrored.
     """
     size = len(images)
@@ -76,7 +76,7 @@ def jitter(
     probability: float = 0.8,
     grey: float = 0.2,
 ) -> Tensor:
-    """Brightness and contrast with `probability`; for colour images saturation and hue,
+    """Brightness and contrast with `probability`, for colour images saturation and hue,
     greyscale with `grey`.
 
     Colour is one 3×3 matrix per image: hue is a rotation about the grey axis.
@@ -220,7 +220,7 @@ def mask_tokens(
 
 
 class MaskedLMHead(nn.Module):
-    """BERT's prediction head; its output layer is tied to the word embedding, which
+    """BERT's prediction head. Its output layer is tied to the word embedding, which
     stays with the encoder.
     """
 

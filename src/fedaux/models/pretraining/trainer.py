@@ -33,7 +33,7 @@ QUALITY_RECORDS = 512  # records on which feature quality is measured
 class FeatureQuality:
     """Without labels (Wang & Isola 2020; Roy & Vetterli 2007).
 
-    alignment: mean squared distance of two views of an image on the unit sphere; 0 is
+    alignment: mean squared distance of two views of an image on the unit sphere. 0 is
     perfect. uniformity: log of the mean Gaussian potential between images; lower is
     more uniform. rank: effective rank of the features.
     """
@@ -98,7 +98,7 @@ class SelfSupervisedTask(ABC):
 
     @abstractmethod
     def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
-        """Backpropagate the mean loss of these records and return it; `seed` is for
+        """Backpropagate the mean loss of these records and return it. `seed` is for
         dropout.
         """
 

@@ -64,7 +64,7 @@ def add_pair_mask(total: Residues, secret: bytes, site: str, other: str) -> None
 
 
 def keystream(key: bytes, length: int) -> Residues:
-    """`length` numbers of 64 bits from ChaCha20; a key is used for one stream only."""
+    """`length` numbers of 64 bits from ChaCha20. A key is used for one stream only."""
     cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
     stream = cipher.encryptor().update(bytes(8 * length))
     numbers = np.frombuffer(stream, "<u8")

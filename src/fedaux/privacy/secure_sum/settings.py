@@ -32,7 +32,7 @@ class SecureSumError(OrderError):
 
 
 def least_threshold(sites: int) -> int:
-    """The smallest t for n sites: more than two thirds; all of fewer than six."""
+    """The smallest t for n sites: more than two thirds. All of fewer than six."""
     if sites < ALL_BELOW:
         return sites
     return 2 * sites // 3 + 1
@@ -85,7 +85,7 @@ def _simulated_roster(sites: Iterable[str]) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class SumSettings:
-    """What all sites of a sum must agree on; it is part of everything that they sign
+    """What all sites of a sum must agree on. It is part of everything that they sign
     and derive.
 
     Attributes:
@@ -121,7 +121,7 @@ class SumSettings:
 
     @cached_property
     def context(self) -> bytes:
-        """Identifies the sum to the bit."""
+        """Identifies the sum bit for bit."""
         roster = [(name, self.roster[name].hex()) for name in sorted(self.roster)]
         agreed = [
             "fedaux secure sum 2",

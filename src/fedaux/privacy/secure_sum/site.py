@@ -118,7 +118,7 @@ class SiteState:
 
     def accept(self, sealed: Mapping[str, bytes]) -> SiteState:
         """Step 2, first half: the state with the shares that others have sent to this
-        site; their senders mask too.
+        site. Their senders mask too.
         """
         self._require(
             bool(self.keys) and len(self.shares) == 1,
