@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from fedaux.data.records import Corpus as Corpus
     from fedaux.data.records import Records as Records
     from fedaux.data.sources import open_source as open_source
+    from fedaux.export.classifier import Classifier as Classifier
+    from fedaux.export.column_effects import ColumnEffect as ColumnEffect
     from fedaux.export.evaluation import evaluate_model as evaluate_model
     from fedaux.export.export import export_model as export_model
     from fedaux.export.model import Model as Model
@@ -96,8 +98,10 @@ _HOMES = {
     "AttackResult": "audit.result",
     "AuxConfig": "config.sections",
     "Callback": "runs.callbacks",
+    "Classifier": "export.classifier",
     "ClientMetrics": "core.results",
     "ClientUpdate": "methods.hooks",
+    "ColumnEffect": "export.column_effects",
     "Config": "config.schema",
     "ConfigError": "config.parsing",
     "Corpus": "data.records",

@@ -127,6 +127,21 @@ def test_from_a_registry_to_a_private_model(
     with (tmp_path / "predictions.csv").open() as file:
         predictions = {row["input"]: row["class_1"] for row in csv.DictReader(file)}
     assert predictions == {"eve": "ill", "bob": "healthy"}
+    keep = (*named[:2], "--keep", "--top", "1", "--out", "kept.csv")
+    assert command(monkeypatch, "predict", "model", "new.csv", *keep) == 0
+    kept = (tmp_path / "kept.csv").read_text().splitlines()
+    columns = "patient,smoker,ward,pressure,age,note"
+    assert kept[0] == f"input,{columns},class_1,probability_1"
+    assert kept[1].startswith('eve,eve,no,C,"140,5",85,x,ill,0.')
+    assert command(monkeypatch, "predict", "model", "new.csv", "--keep") != 0
+
+    assert again.columns[0].column in ("age", "ward")
+    assert again.columns[0].towards == "ill"
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert 'id="columns"' in page
+    assert "covers them, at the same ε" in page
+    (card,) = (tmp_path / "model").glob("*/README.md")
+    assert "## Columns" in card.read_text()
 
     (tmp_path / "schema.toml").unlink()  # the model has it
     model = fedaux.Model.from_pretrained("model")
@@ -142,6 +157,7 @@ def test_from_a_registry_to_a_private_model(
     frame = pandas.read_csv("new.csv", sep=";", decimal=",")
     probabilities = model.predict(frame)
     assert probabilities.argmax(axis=1).tolist() == [1, 0]
+    assert model.classifier.predict(frame).tolist() == ["ill", "healthy"]
 
 
 def test_a_model_of_a_table_names_what_it_takes(
@@ -154,7 +170,7 @@ def test_a_model_of_a_table_names_what_it_takes(
     assert command(monkeypatch, "export", "run", "--out", "model") == 0
     capsys.readouterr()
     assert command(monkeypatch, "predict", "model", "table.toml") != 0
-    assert "give .csv with the columns age, pressure" in paragraph(
+    assert "Give .csv with the columns age, pressure" in paragraph(
         capsys.readouterr().err
     )
     (tmp_path / "new.csv").write_text("age;pressure\n50;100\n")

@@ -117,6 +117,7 @@ def export(
             "fedaux predict heart/linear-0 new.csv --id patient           # a table "
             "with the columns of training"
         ),
+        "fedaux predict heart/linear-0 new.csv --keep --out all.csv   # and its columns",
     )
 )
 def predict(
@@ -141,6 +142,13 @@ def predict(
             "--id", help="The column of a table of numbers that names its records."
         ),
     ] = "",
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Write a table's own columns beside its predictions; needs --out.",
+        ),
+    ] = False,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
@@ -158,11 +166,15 @@ def predict(
         loaded.schema,
         id_column,
     )
+    kept = _own_columns(loaded, inputs, out) if keep else {}
     predictions: list[dict[str, Any]] = []
     with _bar("classified", reader.total(inputs)) as advance:
         for names, x in reader.blocks(inputs):
             predictions += _named(loaded, names, x, top)
             advance(len(predictions))
+    for name, values in kept.items():
+        for prediction, value in zip(predictions, values, strict=True):
+            prediction.setdefault("record", {})[name] = value
     table = {
         "model": str(model),
         "classes": list(loaded.classes),
@@ -354,6 +366,34 @@ def _named(model: Model, names: list[str], x: Any, top: int) -> list[dict[str, A
     return predictions
 
 
+def _own_columns(
+    model: Model, inputs: Sequence[Path], out: Path | None
+) -> dict[str, list[str]]:
+    """All columns of the tables to classify, one after the other."""
+    from fedaux.data.tables import all_columns
+
+    if model.schema is None:
+        raise typer.BadParameter(
+            "this is not the model of a table", param_hint="--keep"
+        )
+    if out is None:
+        raise typer.BadParameter(
+            "it needs --out, the file to write", param_hint="--keep"
+        )
+    columns: dict[str, list[str]] = {}
+    for path in inputs:
+        found = all_columns(path, model.schema)
+        if columns and list(found) != list(columns):
+            raise typer.BadParameter(
+                f"{path} has other columns than {inputs[0]}; classify the files one by "
+                "one",
+                param_hint="--keep",
+            )
+        for name, values in found.items():
+            columns.setdefault(name, []).extend(values)
+    return columns
+
+
 def _row(prediction: dict[str, Any]) -> tuple[str, str, str, str]:
     """A prediction as a row of the table in the terminal."""
     best, *others = prediction["top"]
@@ -367,8 +407,8 @@ def _row(prediction: dict[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _write(table: dict[str, Any], out: Path) -> None:
-    """JSON, or CSV with one line a record: its name, then class and probability of each
-    rank.
+    """JSON, or CSV with one line a record: its name and the columns that are kept, then
+    class and probability of each rank.
     """
     from fedaux.core.io import write_atomically
     from fedaux.report.tables import to_csv
@@ -378,12 +418,13 @@ def _write(table: dict[str, Any], out: Path) -> None:
         return
     predictions = table["predictions"]
     ranks = max((len(prediction["top"]) for prediction in predictions), default=0)
-    header = ["input"]
+    kept = list(predictions[0].get("record", {})) if predictions else []
+    header = ["input", *kept]
     for rank in range(1, ranks + 1):
         header += [f"class_{rank}", f"probability_{rank}"]
     lines = [header]
     for prediction in predictions:
-        line = [prediction["input"]]
+        line = [prediction["input"], *prediction.get("record", {}).values()]
         for ranked in prediction["top"]:
             line += [ranked["class"], f"{ranked['probability']:.6g}"]
         lines.append(line)

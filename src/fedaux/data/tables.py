@@ -9,7 +9,7 @@ in the light of other records: what a column holds is in the schema.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import islice
@@ -186,20 +186,26 @@ def _records(file: Path, schema: TableSchema) -> Iterator[str]:
     return islice(lines_of(file, schema.header.encoding), 1, None)
 
 
-def column_of(file: Path, schema: TableSchema, name: str) -> list[str]:
-    """The values of any column of a file, in the order of its records."""
+def all_columns(file: Path, schema: TableSchema) -> dict[str, list[str]]:
+    """All columns of a file, in the order of its records."""
     names = read_header(file, schema)
-    if name not in names:
-        raise RecordsError(
-            f"Cannot read {file}: there is no column {name}. There is "
-            f"{', '.join(names)}. Name one of them."
-        )
     rows = [
         split_line(line, schema.header.delimiter)
         for line in _records(file, schema)
         if line
     ]
-    return _values(rows, names.index(name))
+    return {name: _values(rows, place) for place, name in enumerate(names)}
+
+
+def column_of(file: Path, schema: TableSchema, name: str) -> list[str]:
+    """The values of any column of a file, in the order of its records."""
+    columns = all_columns(file, schema)
+    if name not in columns:
+        raise RecordsError(
+            f"Cannot read {file}: there is no column {name}; there is "
+            f"{', '.join(columns)}. Name one of them."
+        )
+    return columns[name]
 
 
 def from_frame(
@@ -245,6 +251,37 @@ def from_frame(
     rows = zip(*columns, strict=True)
     corpus = _corpus(rows, len(frame), places, wanted, tuple(declared), "the table")
     return replace(corpus, classes=tuple(declared) or header.classes)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Dictionaries as what `from_frame` reads: a value that one of them lacks is
+    missing.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(name for row in self.rows for name in row))
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return [row.get(name) for row in self.rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def as_frame(records: Any) -> Any:
+    """A DataFrame as it is, and a list of dictionaries as what `from_frame` reads; None
+    for anything else.
+    """
+    if hasattr(records, "columns"):
+        return records
+    is_list = isinstance(records, (list, tuple)) and bool(records)
+    if is_list and all(isinstance(row, Mapping) for row in records):
+        return _Rows(records)
+    return None
 
 
 def _text(value: Any, decimal: str) -> str:

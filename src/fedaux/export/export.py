@@ -15,7 +15,8 @@ from fedaux.config.sections import DataConfig
 from fedaux.core.arrays import fingerprint_arrays
 from fedaux.data.federated import ServerData, client_names, open_public
 from fedaux.data.records import RecordSpec
-from fedaux.data.tables import open_schema
+from fedaux.data.tables import schema_of
+from fedaux.export.column_effects import ColumnEffect, column_effects
 from fedaux.export.model import FORMAT, Card, Model
 from fedaux.export.onnx_graph import check_onnx_support
 from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_state
@@ -73,17 +74,37 @@ def make_models(state: RunState) -> dict[str, Model]:
     public = open_public(state.config)
     record_spec = RecordSpec.of(public.test)
     pretrained_by_method = find_method(state.config.method).pretrained
+    schema = schema_of(state.config.data)
     models: dict[str, Model] = {}
     for spec in state.config.prototypes:
         network = restore_network(state, spec, record_spec, len(public.classes))
         card = make_card(state, spec, public, record_spec)
         if isinstance(network.features, VisionExtractor):
             card["encoder"] = network.features.to_card(pretrained_by_method)
-        if state.config.data.source == "table":
-            options = dict(state.config.data.options)
-            card["schema"] = open_schema(str(options.get("schema", ""))).to_dict()
-        models[spec.label] = Model(network, card)
+        if schema is not None:
+            card["schema"] = schema.to_dict()
+        model = Model(network, card)
+        effects = model.columns
+        if effects:
+            card["columns"] = [vars(effect) for effect in effects]
+        models[spec.label] = model
     return models
+
+
+def effects_of_columns(state: RunState, public: ServerData) -> list[ColumnEffect]:
+    """Return how far each column of a table can move the first linear model of a run;
+    [] where there is none.
+    """
+    schema = schema_of(state.config.data)
+    if schema is None:
+        return []
+    record_spec = RecordSpec.of(public.test)
+    for spec in state.config.prototypes:
+        network = restore_network(state, spec, record_spec, len(public.classes))
+        effects = column_effects(network, schema, public.classes)
+        if effects:
+            return effects
+    return []
 
 
 def restore_network(

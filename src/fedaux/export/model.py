@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -28,7 +28,8 @@ from fedaux.core.metrics import METRIC_NAMES
 from fedaux.data.objects import as_rows
 from fedaux.data.records import Records, RecordSpec
 from fedaux.data.table_schema import TableSchema
-from fedaux.data.tables import from_frame
+from fedaux.data.tables import as_frame, from_frame
+from fedaux.export.column_effects import ColumnEffect, column_effects
 from fedaux.export.onnx_graph import to_onnx
 from fedaux.models import Prototype, build
 from fedaux.models.compute import place_by_settings
@@ -36,6 +37,9 @@ from fedaux.models.encoders import TOKENIZER_OPTION, TextExtractor
 from fedaux.models.inference import predict
 from fedaux.models.registry import hidden_head
 from fedaux.server.run_state import STATE_FILE
+
+if TYPE_CHECKING:
+    from fedaux.export.classifier import Classifier
 
 FORMAT = 1  # of the card
 CARD = "card.json"
@@ -105,12 +109,33 @@ class Model:
         described = self.card.get("schema")
         return None if described is None else TableSchema.from_dict(described)
 
+    @property
+    def classifier(self) -> Classifier:
+        """The model with scikit-learn's manners: `predict` returns names of classes,
+        `predict_proba` probabilities.
+        """
+        from fedaux.export.classifier import Classifier
+
+        return Classifier(self)
+
+    @property
+    def columns(self) -> list[ColumnEffect]:
+        """Of the linear model of a table, how far each column can move a prediction,
+        largest first; [] for others. It is computed from the weights alone, so it
+        has the guarantee of the weights, at the same ε.
+        """
+        schema = self.schema
+        if schema is None:
+            return []
+        return column_effects(self.network, schema, self.classes)
+
     def predict(self, records: Any) -> NDArray[np.float32]:
         """Predict the class of each record.
 
         Args:
             records: uint8 images (N, H, W, C), rows of numbers (N, ...), or a list of
-                texts, as `record_spec` says. A DataFrame, if there is a `schema`.
+                texts, as `record_spec` says. If there is a `schema`, a DataFrame or a
+                list of dictionaries with its columns.
 
         Returns:
             Probabilities (N, C), with columns in the order of `classes`.
@@ -129,8 +154,9 @@ class Model:
             Logits (N, C), with columns in the order of `classes`.
         """
         schema = self.schema
-        if schema is not None and hasattr(records, "columns"):
-            records = from_frame(records, schema, labels=False).train.x
+        frame = as_frame(records)
+        if schema is not None and frame is not None:
+            records = from_frame(frame, schema, labels=False).train.x
         elif len(records):
             records = as_rows(records)
         rows = self.record_spec.validate(records)

@@ -15,6 +15,8 @@ from fedaux.config.schema import Config
 from fedaux.core.metrics import Evaluation
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.data.records import Records, is_image, is_text
+from fedaux.export.column_effects import ColumnEffect
+from fedaux.export.export import effects_of_columns
 from fedaux.report.arms import require_rounds
 from fedaux.report.page import TopExamples
 from fedaux.server.result import FinishedRun
@@ -40,6 +42,8 @@ class ReportedRun(FinishedRun):
     counts: NDArray[np.int64] | None
     top_examples: tuple[TopExamples, ...]
     missing: str  # why the data could not be opened, or ""
+    # of a table, what its columns do to a linear model
+    columns: tuple[ColumnEffect, ...] = ()
 
 
 def confusion(state: RunState) -> NDArray[np.int64]:
@@ -73,8 +77,11 @@ def load_run(folder: Path, cache: Path | None = None) -> ReportedRun:
     counts: NDArray[np.int64] | None = None
     top_examples: list[TopExamples] = []
     missing = ""
+    columns: list[ColumnEffect] = []
     try:
-        classes = open_public(config).classes
+        public = open_public(config)
+        classes = public.classes
+        columns = effects_of_columns(state, public)
         if config.data.partition != "own":
             counts = open_data(config).counts()
         scores = find_method(config.method).scores
@@ -90,6 +97,7 @@ def load_run(folder: Path, cache: Path | None = None) -> ReportedRun:
         counts=counts,
         top_examples=tuple(top_examples),
         missing=missing,
+        columns=tuple(columns),
     )
 
 

@@ -64,6 +64,7 @@ def write_run_report(
         _learning,
         _split,
         _classes,
+        _columns,
         _clients,
         _teachers,
         _top_examples,
@@ -239,6 +240,33 @@ def _metrics_table(last: RoundResult) -> Table | None:
         rows.append((here.readable(label), accuracy, *cells))
     titles = [METRIC_NAMES[name] for name in names]
     return Table(("network", "accuracy", *titles), rows)
+
+
+def _columns(run: ReportedRun) -> Section | None:
+    if not run.columns:
+        return None
+    covered = "They reveal nothing that the model does not: " + (
+        "the guarantee of the messages that it was made of covers them, at the same ε."
+        if run.ledger.to_dict()["weights_covered"]
+        else "like the model, they carry no guarantee."
+    )
+    words = (
+        "How far the values of a column can move the log-odds of a class, by the "
+        "weights of the model alone: 1 multiplies the odds by 2.7. Columns that say "
+        f"the same share their effect. {covered}"
+    )
+    rows = [
+        (
+            effect.column,
+            f"{effect.effect:.2f}",
+            effect.towards,
+            effect.largest,
+            effect.smallest,
+        )
+        for effect in run.columns[:MAX_LISTED]
+    ]
+    header = ("column", "effect", "towards", "most for it", "most against it")
+    return Section("columns", "Columns", words, table=Table(header, rows))
 
 
 def _clients(run: ReportedRun) -> Section:

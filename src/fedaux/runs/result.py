@@ -24,6 +24,7 @@ from fedaux.runs.callbacks import round_metrics
 from fedaux.server.result import FinishedRun
 
 if TYPE_CHECKING:
+    from fedaux.export.column_effects import ColumnEffect
     from fedaux.export.model import Model
     from fedaux.report.charts import Chart
 
@@ -144,6 +145,13 @@ class Result(FinishedRun):
         """
         last = self.state.history[-1].accuracy
         return self.models[max(last, key=last.__getitem__)]
+
+    @property
+    def columns(self) -> list[ColumnEffect]:
+        """Of the linear model of a table, how far each column can move a prediction,
+        largest first; [] for others.
+        """
+        return self.model.columns
 
     def save(self, folder: str | Path, onnx: bool = False) -> Path:
         """Write `model` to a folder, with its card and README.
