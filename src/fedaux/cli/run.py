@@ -316,6 +316,7 @@ def show_run(
     from fedaux.report.run_page import write_run_report
     from fedaux.report.terminal import plural, print_sentences, sparkline
     from fedaux.server.result import FinishedRun
+    from fedaux.server.site_figures import describe_cost_of_look, describe_site_test
 
     config = result.state.config
     last = result.state.history[-1]
@@ -333,6 +334,10 @@ def show_run(
         for prototype, value in last.accuracy.items():
             console.print(f"  {escape(prototype)}: {value:.3f}")
     print_sentences(console, _beside(last))
+    site_test = result.state.site_test
+    if site_test is not None:
+        print_sentences(console, escape(describe_site_test(site_test)))
+        print_sentences(console, describe_cost_of_look(site_test))
     # as commands: a `Result` words them for Python
     for warning in FinishedRun(result.state, result.folder).warnings:
         print_sentences(

@@ -106,6 +106,31 @@ def log(
     print_result(as_json, result, "\n".join(lines))
 
 
+@app.command(
+    "tests", epilog=examples("fedaux site tests --site hospitals/sites/berlin")
+)
+def own_tests(site: Folder = Path(), as_json: Json = False) -> None:
+    """Show the exact results of tests on this site's held-out records, beside a model
+    that the site has trained alone. They are not sent.
+    """
+    from fedaux.client.own_figures import OwnFigures, in_words
+    from fedaux.deploy.env import read_env
+
+    read_env(site / "site.env")  # or it is no site's folder
+    found = OwnFigures.read_all(site / "vault")
+    lines = [f"{test.time}  run {test.run}\n    {in_words(test)}" for test in found]
+    if not lines:
+        lines.append("no model has been tested here")
+    print_result(
+        as_json, {"tests": [vars(test) for test in found]}, printable_lines(lines)
+    )
+
+
+def printable_lines(lines: list[str]) -> str:
+    """Join lines; a server chose the ids of runs, so escapes in them are not shown."""
+    return "\n".join(printable(line) for text in lines for line in text.split("\n"))
+
+
 def _log_line(entry: LogEntry) -> str:
     """One event, for an order that was begun or answered, its kind and its hash."""
     line = f"{entry.time}  {entry.event:9}  {entry.id}  {entry.by}"

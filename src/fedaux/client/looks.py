@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedaux.client.answers import AnswerStore
 from fedaux.client.loading import load_held_out, open_held_out
+from fedaux.client.own_figures import keep_own_figures
 from fedaux.client.releases import noisy_from_bytes, noisy_to_bytes
 from fedaux.client.site import Site
 from fedaux.data.records import Records
@@ -107,6 +108,8 @@ def summary_of_held_out(order: LookOrder, site: Site) -> Summary:
     if tallies.needs_model:
         model, records = open_held_out(order, site)
         logits = outputs_of_model(model, records)
+        if not site.is_simulated:
+            keep_own_figures(order, site, records, logits)
     else:
         records = load_held_out(site, order)
         logits = np.zeros((len(records), order.classes), np.float32)

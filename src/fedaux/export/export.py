@@ -23,6 +23,7 @@ from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_stat
 from fedaux.models.encoders import VisionExtractor
 from fedaux.server.result import describe_unknown_classes, last_evaluations
 from fedaux.server.run_state import RunState, StateError
+from fedaux.server.site_figures import figures_of_test
 
 
 def export_model(
@@ -152,6 +153,7 @@ def make_card(
             "accuracy_per_prototype": accuracy,
             "test_records": len(public.test),
             **_figures(state, spec, public.classes),
+            **_figures_of_sites(state, spec),
         },
         "privacy": state.ledger.to_dict(),
         "data": {
@@ -175,6 +177,18 @@ def _split(data: DataConfig) -> Card:
     if data.partition == "shards":
         split["shards"] = data.shards
     return split
+
+
+def _figures_of_sites(state: RunState, spec: PrototypeSpec) -> Card:
+    """Return the figures of the test at the sites, {} if there was none."""
+    if state.site_test is None:
+        return {}
+    of_prototype = [
+        tested.to_dict()
+        for tested in figures_of_test(state.site_test)
+        if tested.network == spec.label
+    ]
+    return {"tested_at_sites": of_prototype[0]} if of_prototype else {}
 
 
 def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> Card:

@@ -39,8 +39,15 @@ from fedaux.report.svg import tone
 from fedaux.report.tables import MISSING, Table
 from fedaux.report.terminal import format_bytes, format_percent, format_seconds, plural
 from fedaux.server.run_state import RunState
+from fedaux.server.site_figures import (
+    SiteFigures,
+    describe_cost_of_look,
+    figures_of_sites,
+    figures_of_test,
+)
 
 PAGE_FILE = "report.html"
+SITE_METRICS = ("accuracy", "balanced_accuracy", "auc", "average_precision")
 MAX_FAILURES = 200  # that the page lists
 MAX_CALIBRATED = 4  # networks whose calibration the page shows
 _PHASES = {
@@ -62,6 +69,7 @@ def write_run_report(
     config = run.state.config
     makers = (
         _learning,
+        _site_test,
         _split,
         _classes,
         _columns,
@@ -199,6 +207,47 @@ def _learning(run: ReportedRun) -> Section:
         words += f" Round 0 is the start, {format_percent(run.start)}."
     figure = Figure(_accuracy_picture(run.state), file="curves")
     return Section("learning", "Learning", words, [figure])
+
+
+def _site_test(run: ReportedRun) -> Section | None:
+    """Tabulate the figures of the test at the sites, of each network and, where they
+    are known, of each site.
+    """
+    test = run.state.site_test
+    if test is None:
+        return None
+    rows: list[tuple[str, ...]] = []
+    found = figures_of_test(test)
+    for network in found:
+        name = here.readable(network.network) if len(found) > 1 else "all sites"
+        rows.append((name, *_interval_cells(network)))
+    rows += [(site.network, *_interval_cells(site)) for site in figures_of_sites(test)]
+    words = (
+        "The sites tested the model on records that they hold out, and sent counts with "
+        "noise. The intervals of 95 % hold both, that these records are a sample and "
+        f"that their counts have noise. {describe_cost_of_look(test)}"
+    )
+    if test.failures:
+        names = ", ".join(failure.client for failure in test.failures)
+        words += f" Not tested at {names}."
+    titles = [METRIC_NAMES.get(name, name) for name in SITE_METRICS]
+    return Section(
+        "sites", "Test at the sites", words, table=Table(("", *titles), rows)
+    )
+
+
+def _interval_cells(tested: SiteFigures) -> list[str]:
+    """Return each figure with its interval; noise hides one that is missing."""
+    cells: list[str] = []
+    for name in SITE_METRICS:
+        figure = tested.figures.get(name)
+        if figure is None:
+            cells.append(MISSING)
+            continue
+        low = 100 * figure.low
+        high = 100 * figure.high
+        cells.append(f"{format_percent(figure.value)} ({low:.1f} to {high:.1f})")
+    return cells
 
 
 def _split(run: ReportedRun) -> Section | None:

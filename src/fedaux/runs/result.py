@@ -22,6 +22,7 @@ from fedaux.report.svg import NARROW
 from fedaux.report.terminal import plural
 from fedaux.runs.callbacks import round_metrics
 from fedaux.server.result import FinishedRun
+from fedaux.server.site_figures import describe_site_test
 
 if TYPE_CHECKING:
     from fedaux.export.column_effects import ColumnEffect
@@ -201,11 +202,16 @@ class Result(FinishedRun):
         lines = [
             f"{self.label}: accuracy {self.accuracy:.3f} after "
             f"{plural(self.state.round, 'round')}, {plural(clients, 'client')}",
+            *self._tested_at_sites(),
             f"privacy: {self.privacy.summary}",
             f"folder: {self.folder} (write_report() makes a page of it)",
             *(f"warning: {warning}" for warning in self.warnings),
         ]
         return "\n  ".join(lines)
+
+    def _tested_at_sites(self) -> list[str]:
+        test = self.state.site_test
+        return [describe_site_test(test)] if test is not None else []
 
     def _repr_html_(self) -> str:
         """A card for Jupyter: the figures and the curve."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,6 +24,11 @@ from fedaux.data.federated import class_names
 from fedaux.privacy.accounting import weak_guarantees
 from fedaux.privacy.ledger import Ledger
 from fedaux.server.run_state import RunState
+from fedaux.server.site_figures import (
+    SiteFigures,
+    figures_of_sites,
+    figures_of_test,
+)
 
 ENOUGH_SIGNAL = 1.0  # records times ε of a release; below, noise hides the records
 ENOUGH_STEPS = 40  # of a client in a round; fewer hardly change a network
@@ -199,6 +205,14 @@ class FinishedRun:
         """
         return self.curve[-1]
 
+    @cached_property
+    def site_figures(self) -> list[SiteFigures]:
+        """The figures of each network on records that the sites hold out; [] if they
+        did not test it.
+        """
+        test = self.state.site_test
+        return figures_of_test(test) if test is not None else []
+
     @property
     def warning(self) -> str:
         """What is wrong with the model and what to try first, or "" if it beats the
@@ -258,10 +272,29 @@ class FinishedRun:
             "warning": self.warning,
             "unknown_classes": self.unknown_classes,
             "failed": sorted(failed),
+            "site_test": self._site_test(),
             "privacy": {
                 "epsilon": ledger.max_epsilon or None,
                 "delta": ledger.delta,
                 "statement": self.statement,
+            },
+        }
+
+    def _site_test(self) -> dict[str, Any] | None:
+        """Return the test at the sites for JSON: figures with intervals, and what the
+        look cost.
+        """
+        test = self.state.site_test
+        if test is None:
+            return None
+        return {
+            "networks": [found.to_dict() for found in self.site_figures],
+            "sites": [found.to_dict() for found in figures_of_sites(test)],
+            "failures": [vars(failure) for failure in test.failures],
+            "epsilon": {
+                "learning": test.total_before,
+                "look": test.epsilon,
+                "together": test.total,
             },
         }
 
