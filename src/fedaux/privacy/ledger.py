@@ -324,13 +324,26 @@ class Ledger:
     @property
     def coverage(self) -> str:
         """What noise covers of what clients send, in a few words."""
-        if self.models and self.models_covered:
-            return f"{self._released_in_short} and models"
+        covered = " and ".join(self._covered_in_short)
+        if self._models_open:
+            return f"{covered} only, models are not covered"
         if self.models:
-            return f"{self._released_in_short} only, models are not covered"
+            return covered
         if self._sums_open:
-            return "noisy sums only, not the others"
-        return "noisy sums, which the head is made of"
+            return f"{covered} only, not the others"
+        head = "noisy sums, which the head is made of"
+        return f"{head}, and {_COUNTS}" if self.looked else head
+
+    @property
+    def _covered_in_short(self) -> list[str]:
+        """What noise covers, in a word or two each."""
+        return _applicable(
+            {
+                self._released_in_short: bool(self.releases),
+                "models": self.models_covered,
+                _COUNTS: bool(self.looked),
+            }
+        )
 
     def short(self) -> tuple[str, str]:
         """Return the statement in two lines for a terminal: what noise protects, and
@@ -344,13 +357,7 @@ class Ledger:
         return self._protected_line(), self._unprotected_line()
 
     def _protected_line(self) -> str:
-        covered = _applicable(
-            {
-                self._released_in_short: bool(self.releases),
-                "models": self.models_covered,
-                _COUNTS: bool(self.looked),
-            }
-        )
+        covered = self._covered_in_short
         if not covered:
             return "Nothing was sent under noise."
         what = " and ".join(covered).capitalize()

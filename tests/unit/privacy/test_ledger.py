@@ -334,3 +334,18 @@ def test_two_lines_for_a_terminal() -> None:
     nothing = Ledger.of({}, {}, (), ())
     assert nothing.short()[0] == "Nothing was sent under noise."
     assert "Models are not protected." in nothing.short()
+
+
+def test_counts_of_held_out_records_are_covered_and_make_no_model_private() -> None:
+    told = {"a": account(1.0)}
+    trained = Ledger.of({}, told, (), (), looked=("a",))
+    assert trained.coverage == "counts of held-out records only, models are not covered"
+    assert trained.to_dict()["covered"] == ["counts of held-out records"]
+    assert not trained.to_dict()["weights_covered"]
+    assert trained.clients == ["a"]
+    head = Ledger.of({"a": release()}, told, (), (), models=False, looked=("a",))
+    assert head.coverage == (
+        "noisy sums, which the head is made of, and counts of held-out records"
+    )
+    assert head.short()[0].startswith("Noisy sums and counts of held-out records: ε")
+    assert head.to_dict()["weights_covered"]
