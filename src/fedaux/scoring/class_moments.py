@@ -148,7 +148,7 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
                 f"the public array 'split' has two shares, for a signed sum: that is for "
                 f"two classes, not {self.classes}"
             )
-        return k + 1
+        return k + 1 + second_size(k, split)
 
     def bound(self, public: Arrays, adjacency: str, size: int) -> Bound:
         """In steps of 1/GRID. Rounding moves each coordinate of a row by less than 1

@@ -41,11 +41,11 @@ def triangle(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Vector]:
 
 
 def public_split(*shares: float) -> NDArray[np.float32]:
-    """The shares (a, b, m), or (a, b) of a signed sum, in single precision, with squares
-    that add up to just below 1 in exact arithmetic.
+    """The shares (a, b, m), or (a, b) of a signed sum, in single precision, with a norm
+    of v just below 1 in exact arithmetic.
     """
     split = np.array(shares, np.float64)
-    below_one = split / np.linalg.norm(split) * (1 - 2.0**-22)
+    below_one = split / math.sqrt(squared_norm(split)) * (1 - 2.0**-22)
     return below_one.astype(np.float32)
 
 
@@ -62,11 +62,15 @@ def sensitivity(split: Vector, adjacency: str) -> float:
     combination of their v and of 0. The distance of two such is convex in each, so it
     is largest where both are one of these: the bound is the same.
 
-    A signed sum: v = ±[a·φ | b] of norm √(a² + b²), and replace-one can turn it round.
+    A signed sum: v = [±a·φ | ±b | b·φ]. Records of one class are apart by at most
+    4(a² + b²), and those of different classes by 4b² and a²‖φ + φ′‖² + b²‖φ − φ′‖², at
+    most 4·max(a², b²).
     """
     if is_signed(split):
-        norm = math.sqrt(np.square(split).sum())
-        return norm if adjacency == "add-remove" else 2 * norm
+        if adjacency == "add-remove":
+            return math.sqrt(squared_norm(split))
+        a, b = np.square(split)
+        return 2 * math.sqrt(max(a, b) + b)
     a, b, m = np.square(split)
     if adjacency == "add-remove":
         return math.sqrt(a + b + m)
@@ -82,8 +86,12 @@ def sensitivity(split: Vector, adjacency: str) -> float:
 
 
 def second_size(k: int, split: Vector) -> int:
-    """Return how many numbers of a release are second moments."""
-    if is_signed(split) or not split[2]:
+    """Return how many numbers of a release come after the sums of classes: second
+    moments, or the plain sum of a signed one.
+    """
+    if is_signed(split):
+        return k
+    if not split[2]:
         return 0
     return k * (k + 1) // 2
 
@@ -93,9 +101,15 @@ def is_signed(split: Vector) -> bool:
     return len(split) == 2
 
 
+def squared_norm(split: Vector) -> float:
+    """‖v‖² for a φ of norm 1: a² + b² + m², or a² + 2b² in a signed sum."""
+    total = float(np.square(split).sum())
+    return total + float(split[1]) ** 2 if is_signed(split) else total
+
+
 def exact_split(public: Arrays) -> Vector:
-    """The public split as exact doubles, of which the proof needs that its squares add
-    up to at most 1: (a, b, m), or (a, b) of a signed sum.
+    """The public split as exact doubles, of which the proof needs that ‖v‖ ≤ 1: (a, b,
+    m), or (a, b) of a signed sum.
     """
     if public["split"].shape not in ((2,), (3,)):
         raise OrderError(
@@ -103,11 +117,10 @@ def exact_split(public: Arrays) -> Vector:
             "(2,) for a signed sum"
         )
     split = public["split"].astype(np.float64)
-    total = np.square(split).sum()
-    if not ((split >= 0).all() and LEAST_SPLIT <= total <= 1.0):
+    if not ((split >= 0).all() and LEAST_SPLIT <= squared_norm(split) <= 1.0):
         raise OrderError(
             f"the public array 'split' is {split.tolist()}: three shares a, b, m ≥ 0, "
-            "or two, whose squares add up to 1"
+            "a² + b² + m² = 1, or two of a signed sum, a² + 2b² = 1"
         )
     return split
 

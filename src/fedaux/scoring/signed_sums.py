@@ -1,9 +1,11 @@
-"""Two classes in one signed sum: a record adds v = ±[a·φ | b], + in class 1 and − in
-class 0, with a² + b² = 1.
+"""Two classes in one signed sum: a record adds v = [±a·φ | ±b | b·φ], + in class 1 and −
+in class 0, with a² + 2b² = 1.
 
-The difference of the two classes is all that a head needs, and one sum of it has √2 less
-noise than the difference of two sums. How φ varies comes from public rows, and how many
-records there are is declared. It is for few records (`choose_signed`).
+The difference of the two classes is what a head needs most, and one sum of it has √2 less
+noise than the difference of two sums. The plain sum of φ is disturbed more, and does not
+cost anything where one record is exchanged: it says how far private rows are from the
+public mean. How φ varies comes from public rows, and how many records there are is
+declared. It is for few records (`choose_signed`).
 
 The head is a linear regression of s = ±1 on φ with the public covariance C. Along the
 eigenvectors of C, the prior variance of the covariance of φ and s is proportional to
@@ -23,15 +25,24 @@ from fedaux.core.arrays import Arrays, Vector
 from fedaux.messages import Release
 from fedaux.privacy.mechanism import continuous_multiplier
 from fedaux.scoring.base import Features, Reference
-from fedaux.scoring.embedding import ClassValues, Spectrum, embed, public_map
+from fedaux.scoring.embedding import (
+    ClassValues,
+    Spectrum,
+    embed,
+    posterior_mean,
+    public_map,
+)
 from fedaux.scoring.moments_plan import MAX_DIMENSION, PUBLIC_ROWS, PublicFacts
 from fedaux.scoring.second_moments import exact_split, sensitivity
 
-SIGNED_SPLIT = (math.sqrt(0.91), 0.3)  # a, b
+SIGNED_SPLIT = (math.sqrt(0.82), 0.3)  # a, b
 POWER = 4.0  # of the public variance: see above
 EXPLAINED = 0.2  # share of the variance of s that φ explains, a priori
 BALANCE = 0.15  # a priori standard deviation of the mean of s
-MOST_BALANCE = 0.9
+MOST_BALANCE = 0.98
+SHIFT = (
+    0.05  # a priori variance of the mean of private rows, in units of the public one
+)
 LEAST_VARIANCE = 1e-6  # of the largest: of a direction that counts
 # of the mean eigenvalue of second moments: up to this error, they are worth their noise
 MOMENTS_ERROR = 0.25
@@ -48,6 +59,7 @@ class SignedSum:
     balance: float  # the mean of ±1
     noise: float  # standard deviation on each coordinate of `mean`
     balance_noise: float
+    plain_mean: Vector  # (k,): of φ
     records: float
 
     @classmethod
@@ -56,13 +68,15 @@ class SignedSum:
         a, b = exact_split(public)
         values = sum(release.arrays["values"] * release.step for release in releases)
         total = np.asarray(values, np.float64)
+        k = public["basis"].shape[1]
         noise = math.hypot(*(release.scale * release.step for release in releases))
         records = sum(release.records for release in releases)
         return cls(
-            total[:-1] / (a * records),
-            float(total[-1] / (b * records)),
+            total[:k] / (a * records),
+            float(total[k] / (b * records)),
             noise / (a * records),
             noise / (b * records),
+            total[k + 1 :] / (b * records),
             records,
         )
 
@@ -71,7 +85,8 @@ class SignedSum:
         balance = self._shrunk_balance()
         variances, directions = _directions(reference)
         # the covariance of φ and s, along each direction
-        found = directions.T @ (self.mean - balance * reference.mean)
+        mean = self._shifted_mean(reference)
+        found = directions.T @ (self.mean - balance * mean)
         prior = prior_variances(variances)
         noise = self.noise**2 + variances / self.records
         weights = prior / (prior + noise) * found / variances
@@ -82,8 +97,22 @@ class SignedSum:
         spread = scale**2 * float((uncertain * variances).sum())
         scale /= math.sqrt(1 + math.pi * spread / 8)
         on_phi = scale * (directions @ weights)
-        bias = scale * balance - on_phi @ reference.mean
+        bias = scale * balance - on_phi @ mean
         return np.stack([-on_phi / 2, on_phi / 2]), np.array([-bias / 2, bias / 2])
+
+    def _shifted_mean(self, reference: Reference) -> Vector:
+        """The mean of private rows: the public one, moved as far as the noise on the
+        plain sum allows.
+        """
+        covariance = reference.covariance
+        shift = posterior_mean(
+            self.plain_mean - reference.mean,
+            SHIFT * covariance,
+            covariance,
+            self.balance_noise,
+            self.records,
+        )
+        return np.asarray(reference.mean + shift)
 
     def _shrunk_balance(self) -> float:
         trust = BALANCE**2 / (BALANCE**2 + self.balance_noise**2)
@@ -107,22 +136,25 @@ def prior_variances(variances: Vector) -> Vector:
 
 def signed_counts(public: Arrays, values: Vector, records: float) -> Vector:
     """The records of each class, (2,), from a release in units and their number."""
-    difference = values[-1] / exact_split(public)[1]
+    place = public["basis"].shape[1]
+    difference = values[place] / exact_split(public)[1]
     return np.array([records - difference, records + difference]) / 2
 
 
 def signed_class_values(public: Arrays, release: Release) -> ClassValues:
-    """What a signed release says of each class, if the mean of φ over all its records is
-    taken to be the public centre, 0.
+    """What a signed release says of each class. The plain sum brings most of the
+    noise.
     """
     a, b = exact_split(public)
+    k = public["basis"].shape[1]
     values = release.arrays["values"] * release.step
     noise = release.scale * release.step
-    half = values[:-1] / (2 * a)
+    half = values[:k] / (2 * a)
+    rest = values[k + 1 :] / (2 * b)
     return ClassValues(
-        sums=np.stack([-half, half]),
+        sums=np.stack([rest - half, rest + half]),
         counts=signed_counts(public, values, release.records),
-        noise=noise / (2 * a),
+        noise=noise * math.hypot(1 / a, 1 / b) / 2,
         count_noise=noise / (2 * b),
         records=release.records,
     )

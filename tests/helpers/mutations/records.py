@@ -217,8 +217,8 @@ def split_has_any_norm(patch: pytest.MonkeyPatch) -> None:
     attack="42",
 )
 def signed_sum_has_the_bound_of_class_sums(patch: pytest.MonkeyPatch) -> None:
-    """A signed sum is taken for a sum of each class, in which a record of another class
-    is further on by √2 at most.
+    """A signed sum is taken for a sum of each class, which a record of another class
+    moves by less.
     """
 
     def of_class_sums(split: Any, adjacency: str) -> float:

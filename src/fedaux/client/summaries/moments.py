@@ -30,11 +30,14 @@ def moment_rows(embedded: Vector, split: Vector) -> Vector:
     """(N, k) → (N, k + 1 + k(k + 1)/2): what each record adds, its own class's slots
     first. All is elementwise.
 
-    Without second moments, m = 0, there are k + 1 slots.
+    Without second moments, m = 0, there are k + 1 slots; of a signed sum 2k + 1, of which
+    the first k + 1 have the sign of the class.
     """
     a, b = split[:2]
-    m = 0.0 if is_signed(split) else split[2]
     first = np.concatenate([a * embedded, np.full((len(embedded), 1), b)], axis=1)
+    if is_signed(split):
+        return np.concatenate([first, b * embedded], axis=1)
+    m = split[2]
     if m == 0:
         return first
     row, column, weight = triangle(embedded.shape[1])
@@ -57,26 +60,23 @@ def class_moments(
     A row is rounded towards zero in steps of 1/ROW_STEPS and then multiplied by its
     share in whole steps of 1/SHARE_STEPS, so a unit adds a convex combination of whole
     rows, times SHARE_STEPS: `scoring.second_moments.sensitivity` holds for it as it does
-    for rows. In a signed sum, rows of class 0 are subtracted.
+    for rows. In a signed sum, class 0 has the opposite sign.
     """
     split = exact_split(public)
     labels = np.asarray(labels)
     k = public["basis"].shape[1]
     weights = np.floor(np.asarray(shares, np.float64) * SHARE_STEPS).astype(np.int64)
     is_counted = (labels >= 0) & (labels < scorer.classes) & (weights > 0)
-    slots = labels
-    sums = scorer.classes
-    if is_signed(split):
-        weights = np.where(labels == 1, weights, -weights)
-        slots = np.zeros_like(labels)
-        sums = 1
-    first = np.zeros((sums, k + 1), np.int64)
-    second = np.zeros(second_size(k, split), np.int64)
+    signed = is_signed(split)
+    slots = np.zeros_like(labels) if signed else labels
+    signs = np.where(signed & (labels == 0), -1, 1)
+    first = np.zeros((1 if signed else scorer.classes, k + 1), np.int64)
+    second = np.zeros(second_size(k, split), np.int64)  # or the plain sum of φ
     width = first.shape[1] + len(second)
     for block in _blocks(np.flatnonzero(is_counted), width):
         rows = moment_rows(embed_per_record(public, features[block]), split)
         steps = quantize(rows, ROW_STEPS / GRID) * weights[block, None]
-        np.add.at(first, slots[block], steps[:, : k + 1])
+        np.add.at(first, slots[block], steps[:, : k + 1] * signs[block, None])
         second += steps[:, k + 1 :].sum(axis=0)
     bound = scorer.bound(public, adjacency, size)
     values = np.concatenate([first.ravel(), second])
