@@ -46,6 +46,9 @@ SPLITS = tuple(  # (a, b, m) of norm 1, the counts' share first
 # without second moments
 PLAIN_SPLITS = ((math.sqrt(0.5), math.sqrt(0.5), 0.0), (math.sqrt(0.96), 0.2, 0.0))
 LEAD = 0.02  # in accuracy on pseudo-classes, with which second moments are left out
+# above chance, at most: heads of many releases that are no better get along without
+# second moments, whose noise is too strong to say if they would pay
+NEAR_CHANCE = 0.1
 # in the same: dimensions that are no further apart count as level, and the widest is
 # taken
 LEVEL = 0.01
@@ -84,7 +87,8 @@ def choose_split(
     strong as that of the releases, make a head, which is judged on the rest. Second
     moments are left out only where heads without them are ahead by `LEAD`: these have
     the public covariance, which is the right one for pseudo-classes and not quite that
-    of private rows. For one sum, of dimensions that are level the widest is taken: real
+    of private rows. They are left out as well where the noise of many releases leaves
+    all heads near chance. For one sum, of dimensions that are level the widest is taken: real
     classes are further apart than pseudo-classes, so noise costs them less. The noise
     of many clients leaves no room for that (ten clients of 70 digits lost by it).
 
@@ -113,11 +117,20 @@ def choose_split(
         plain |= {(k, split): trial.accuracy(split) for split in PLAIN_SPLITS}
         moments |= {(k, split): trial.accuracy(split) for split in SPLITS}
     judged = moments
-    if max(plain.values()) >= max(moments.values()) + LEAD:
+    best_plain = max(plain.values())
+    best_with_moments = max(moments.values())
+    if best_plain >= best_with_moments + LEAD:
+        judged = plain
+    if facts.releases > 1 and _near_chance(max(best_plain, best_with_moments), classes):
         judged = plain
     if facts.releases == 1:
         return widest_level(judged)
     return max(judged, key=judged.__getitem__)
+
+
+def _near_chance(accuracy: float, classes: int) -> bool:
+    chance = 1 / classes
+    return accuracy - chance < min(chance, NEAR_CHANCE)
 
 
 def _dimensions(rows: Features) -> list[int]:

@@ -23,6 +23,7 @@ from fedaux.messages.orders import PUBLIC_ARRAYS
 from fedaux.messages.types import ArrayGroup
 from fedaux.privacy.mechanism import GRID, continuous_multiplier, release, unit_rows
 from fedaux.privacy.units import Units
+from fedaux.scoring import moments_plan
 from fedaux.scoring.base import Reference
 from fedaux.scoring.class_moments import ROW_STEPS, SHARE_STEPS, ClassMomentsScorer
 from fedaux.scoring.embedding import ClassEmbeddingScorer, HeadArrays
@@ -449,6 +450,20 @@ def test_counts_of_small_clients_of_one_class_stand_out_of_their_noise() -> None
         np.array(split), "replace-one"
     )
     assert 3 * noise / split[1] < 70
+
+
+def test_many_small_clients_near_chance_send_no_second_moments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(21)
+    modes = rng.normal(size=(40, 30)) * np.linspace(3.0, 0.5, 30)
+    negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30))
+    facts = PublicFacts(0.3, records=1000, releases=200)
+    _, (_, _, m) = choose_split(negatives, 10, facts)
+    assert m == 0
+    monkeypatch.setattr(moments_plan, "NEAR_CHANCE", 0.0)
+    _, (_, _, m) = choose_split(negatives, 10, facts)
+    assert m > 0
 
 
 @pytest.mark.parametrize("kind", ["discriminant", "ridge"])
