@@ -6,8 +6,9 @@ teachers' weights add? Six cases, three splits, ten rounds, ε = 1, all from one
 
 Every arm starts from the same private head: same split, same noise. "before" has the
 defaults of earlier versions: one epoch of distillation at 5e-5, and under a computed head
-SGD at 0.01 with gradients of any length. FedDF weighs all teachers alike, FedET by the
-variance of their logits, and FedAvg does not distil.
+SGD at 0.01 with gradients of any length and BatchNorm's statistics of each client. FedDF
+weighs all teachers alike, FedET by the variance of their logits, and FedAvg does not
+distil.
 """
 
 from __future__ import annotations
@@ -90,7 +91,13 @@ CASES: dict[str, Settings] = {
         **SAME_KIND,
     },
 }
-BEFORE: Settings = {"distill.epochs": 1, "distill.lr": 5e-5, "local.max_grad_norm": 0.0}
+BEFORE: Settings = {
+    "distill.epochs": 1,
+    "distill.lr": 5e-5,
+    "local.max_grad_norm": 0.0,
+    "local.schedule": "constant",
+    "local.freeze_batch_norm": False,
+}
 FROM_THE_HEAD: Settings = {"head_init": "private-head", "prepare": "all"}
 ARMS: dict[str, Settings] = {
     "before": {"method": "fedaux", **BEFORE},

@@ -257,6 +257,12 @@ def convert_value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) ->
         value = convert_value(kind, value, key)
         bounds.check(key, value)
         return value
+    if hint == (bool | Literal["auto"]):
+        require(
+            isinstance(value, bool) or value == "auto",
+            f"{key} must be true, false or 'auto', not {value!r}.",
+        )
+        return value
     if get_origin(hint) is Literal:
         require(isinstance(value, str), f"{key} must be text, not {value!r}.")
         require_choice(key, value, get_args(hint))

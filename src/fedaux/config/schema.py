@@ -210,6 +210,17 @@ class Config(Settings):
         return self.local.resolved(allowed, self.head_start != "random", self.head_only)
 
     @property
+    def under_computed_head(self) -> bool:
+        """Whether a whole network is trained that starts from a computed head."""
+        return self.head_start != "random" and not self.head_only
+
+    def distill_steps(self, round_: int, batches_an_epoch: int = 1) -> int:
+        """Return the number of steps of the distillation in round 1, 2, …"""
+        return self.distill.steps_in_round(
+            round_, batches_an_epoch, fading=self.under_computed_head
+        )
+
+    @property
     def head_start(self) -> str:
         """`head_init`, completed: the head of the releases, where the method asks for
         them anyway.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
+from fedaux.config.distillation import FIRST_ROUNDS
 from fedaux.config.parsing import (
     Count,
     Fraction,
@@ -30,7 +31,7 @@ from fedaux.config.sends import MEANINGS
 
 OPTIMIZERS: tuple[str, ...] = ("adam", "sgd")  # of local training
 Partition = Literal["dirichlet", "shards", "iid", "folders", "given", "own"]
-Schedule = Literal["constant", "cosine", "step"]
+Schedule = Literal["auto", "constant", "warm-up", "cosine", "step"]
 Alpha = Annotated[float, Within("(0, inf)", "0.01 is extreme, 100 nearly even")]
 Seed = Annotated[int, Within("[-1, inf)")]
 Epsilon = Annotated[float, Within("(0, inf)", "for no scores set method = 'feddf+p'")]
@@ -190,8 +191,10 @@ class LocalConfig(Settings):
     max_grad_norm: Annotated[float, Within("[-1, 1e20]")] = CHOSEN_NORM
     # λ of the λ/2 ‖θ‖² that is added to the loss
     weight_decay: NonNegative = 0.0
-    # how lr changes over the rounds. step lowers it after 1/2 and 3/4 of them
-    schedule: Schedule = "constant"
+    # how lr changes over the rounds. warm-up raises it to lr over the first five, and
+    # step lowers it after 1/2 and 3/4 of them. auto is warm-up for a whole network that
+    # starts from a computed head, and constant otherwise
+    schedule: Schedule = "auto"
     # the fraction of lr at which cosine and step end
     final_lr_fraction: Share = 0.01
     # the number of records in a batch
@@ -199,8 +202,9 @@ class LocalConfig(Settings):
     # μ of FedProx. Other methods ignore it
     mu: NonNegative = 0.01
     # whether BatchNorm keeps the server's statistics during local training. This helps
-    # clients with few classes, whose statistics differ
-    freeze_batch_norm: bool = False
+    # clients with few classes, whose statistics differ. auto is true for a whole network
+    # that starts from a computed head, since the head is computed with these statistics
+    freeze_batch_norm: bool | Literal["auto"] = "auto"
 
     def check(self) -> None:
         require(
@@ -224,13 +228,14 @@ class LocalConfig(Settings):
         computed_head: bool = False,
         heads: bool = False,
     ) -> LocalConfig:
-        """Return the settings with an optimiser, its learning rate and the bound of its
-        gradient, where they are left to the method.
+        """Return the settings with all values that are left to the method and its start.
 
         The weights of a computed head are large: its norm is 25 to 76, that of a new
         layer about 1. The layers below receive gradients as much larger, which wreck
         them within an epoch. So a whole network takes small steps under a computed
-        head, and none of them is large.
+        head, none of them large, and the smallest in the first rounds. BatchNorm keeps
+        the statistics that the head was computed with: with others, the head is wrong
+        even if no weight has changed.
 
         Args:
             optimizers: Those that the method allows.
@@ -251,10 +256,25 @@ class LocalConfig(Settings):
         max_grad_norm = self.max_grad_norm
         if max_grad_norm == CHOSEN_NORM:
             max_grad_norm = 1.0 if under_computed_head else 0.0
-        return replace(self, optimizer=optimizer, lr=lr, max_grad_norm=max_grad_norm)
+        schedule = self.schedule
+        if schedule == "auto":
+            schedule = "warm-up" if under_computed_head else "constant"
+        freeze_batch_norm = self.freeze_batch_norm
+        if freeze_batch_norm == "auto":
+            freeze_batch_norm = under_computed_head
+        return replace(
+            self,
+            optimizer=optimizer,
+            lr=lr,
+            max_grad_norm=max_grad_norm,
+            schedule=schedule,
+            freeze_batch_norm=freeze_batch_norm,
+        )
 
     def lr_at(self, round_: int, rounds: int) -> float:
         """The learning rate of round 1, 2, …, `rounds`."""
+        if self.schedule == "warm-up":
+            return self.lr * min(1.0, round_ / FIRST_ROUNDS)
         if self.schedule == "cosine":
             half_turn = math.pi * (round_ - 1) / max(1, rounds - 1)
             return self.lr * (

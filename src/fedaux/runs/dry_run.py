@@ -264,7 +264,8 @@ def _seconds(
         distilled = min(distilled, config.teachers.examples or distilled)
         seconds["teachers"] = rounds * chosen * distilled * forward
         batch = config.distill.batch_size
-        steps = config.distill.steps_a_round(len(batch_starts(distilled, batch)))
+        batches = len(batch_starts(distilled, batch))
+        steps = sum(config.distill_steps(r + 1, batches) for r in range(rounds))
         rows = steps * min(batch, distilled)
-        seconds["distillation"] = rounds * rows * step * len(networks)
+        seconds["distillation"] = rows * step * len(networks)
     return seconds

@@ -43,9 +43,11 @@ def distill(
     records: Records,
     ensemble: Ensemble,
     settings: DistillConfig,
+    steps: int,
     generator: torch.Generator,
 ) -> float:
-    """Minimise KL(ỹ ‖ student), and return the mean loss of the last epoch.
+    """Minimise KL(ỹ ‖ student) in so many steps, and return the mean loss of the last
+    epoch.
 
     The student stays in eval mode, unless told otherwise: normalisation keeps the
     averaged statistics of the private data instead of drifting to those of the
@@ -54,7 +56,6 @@ def distill(
     student.train(settings.train_mode)
     descent = Optimizer(lr=settings.lr).make(list(student.parameters()))
     batches_per_epoch = len(batch_starts(len(records), settings.batch_size))
-    steps = settings.steps_a_round(batches_per_epoch)
     losses = Losses()
     for rows in _steps(len(records), settings.batch_size, steps, generator):
         logits = forward(student, records.batch(rows))
@@ -96,7 +97,10 @@ def distill_students(
     for label in weights:
         student = networks.loaded(label, weights[label])
         generator = torch_stream(config.seed, "distill", label, round_)
-        loss = distill(student, inputs(label), ensemble, config.distill, generator)
+        records = inputs(label)
+        batches_per_epoch = len(batch_starts(len(records), config.distill.batch_size))
+        steps = config.distill_steps(round_, batches_per_epoch)
+        loss = distill(student, records, ensemble, config.distill, steps, generator)
         losses.append(loss)
         students[label] = flatten_state(student)
     if not np.isfinite(losses).all():

@@ -214,7 +214,7 @@ class Orders:
             ),
             standardisation=standardisation,
             random_features=config.random_features,
-            freeze_batch_norm=local.freeze_batch_norm,
+            freeze_batch_norm=local.freeze_batch_norm is True,
             max_grad_norm=local.max_grad_norm,
             plan=self.agreement.plan,
             **teaching,

@@ -295,11 +295,18 @@ def test_a_method_chooses_its_optimiser_unless_the_user_does() -> None:
     under_head = chosen["fedaux"]
     assert (under_head.optimizer, under_head.lr) == ("sgd", 0.05)
     assert under_head.max_grad_norm == 1
+    assert (under_head.schedule, under_head.freeze_batch_norm) == ("warm-up", True)
     assert chosen["fedavg"].max_grad_norm == 0
+    assert chosen["fedavg"].schedule == "constant"
+    assert chosen["fedavg"].freeze_batch_norm is False
     heads = Config(method="fedaux", head_only=True).local_training
     assert (heads.optimizer, heads.lr, heads.max_grad_norm) == ("sgd", 0.1, 0)
     unclipped = Config(method="fedaux", local={"max_grad_norm": 0}).local_training
     assert unclipped.max_grad_norm == 0
+    by_hand = {"schedule": "constant", "freeze_batch_norm": False}
+    free = Config(method="fedaux", local=by_hand).local_training
+    assert (free.schedule, free.freeze_batch_norm) == ("constant", False)
+    assert (heads.schedule, heads.freeze_batch_norm) == ("constant", False)
     assert (chosen["scaffold"].optimizer, chosen["scaffold"].lr) == ("sgd", 0.1)
     assert Config(local={"optimizer": "sgd", "lr": 0.5}).local_training.lr == 0.5
     assert Config(local={"momentum": 0.9}).local_training.optimizer == "sgd"

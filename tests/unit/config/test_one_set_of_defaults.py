@@ -44,6 +44,13 @@ def test_the_strategy_has_the_defaults_of_a_config() -> None:
     assert defaults == expected
 
 
+def test_the_strategy_and_a_run_from_its_start_distil_alike() -> None:
+    """An app's own network has no computed head."""
+    config = Config(head_init="random")
+    steps = [config.distill_steps(round_, batches_an_epoch=7) for round_ in (1, 2, 9)]
+    assert steps == [inspect.signature(FedAUX).parameters["distill_steps"].default] * 3
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -54,4 +61,17 @@ def test_the_strategy_has_the_defaults_of_a_config() -> None:
     ],
 )
 def test_steps_of_a_round(settings: dict[str, int], expected: int) -> None:
-    assert DistillConfig(**settings).steps_a_round(batches_an_epoch=7) == expected
+    steps = DistillConfig(**settings).steps_in_round
+    assert steps(1, batches_an_epoch=7) == expected
+    assert steps(3, batches_an_epoch=7) == expected
+    # what the user sets stays as it is
+    later = steps(3, batches_an_epoch=7, fading=True)
+    assert later == (DISTILL_STEPS // 4 if not settings else expected)
+
+
+def test_distillation_fades_under_a_computed_head() -> None:
+    whole = Config(method="fedaux")
+    steps = [whole.distill_steps(round_) for round_ in range(1, 8)]
+    assert steps == [200, 100, 50, 25, 12, 12, 12]
+    heads = Config(method="fedaux", head_only=True)
+    assert heads.distill_steps(8, 7) == DISTILL_STEPS

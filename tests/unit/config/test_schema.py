@@ -57,6 +57,7 @@ OTHER_CHOICE = {
     "local.max_grad_norm": 2.0,
     "data.site_test_fraction": 0.25,
     "privacy.look_epsilon": 0.5,
+    "local.freeze_batch_norm": False,
 }
 
 NEEDS_OTHERS: dict[str, dict[str, Any]] = {

@@ -36,6 +36,8 @@ CHECKS = [
     ("local.epochs=0", "local.epochs"),
     ("local.max_grad_norm=-2", "local.max_grad_norm must be"),
     ("local.max_grad_norm=-0.5", "local.max_grad_norm must be at least 0, or -1"),
+    ("local.freeze_batch_norm=1", "must be true, false or 'auto', not 1"),
+    ("local.freeze_batch_norm=yes", "must be true, false or 'auto', not 'yes'"),
     ("local.batch_size=0", "local.batch_size must be at least 1"),
     ("local.lr=-1", "local.lr must be at least 0"),
     ("local.mu=-1", "local.mu must be at least 0"),
@@ -101,6 +103,7 @@ def test_sizes_without_meaning_are_refused(key: str) -> None:
 
 RATES = [
     ("constant", 4, [0.1, 0.1, 0.1, 0.1]),
+    ("warm-up", 7, [0.02, 0.04, 0.06, 0.08, 0.1, 0.1, 0.1]),
     ("cosine", 3, [0.1, 0.055, 0.01]),
     ("cosine", 1, [0.1]),
     ("step", 8, [0.1] * 4 + [0.1 * 0.1**0.5] * 2 + [0.01] * 2),
@@ -109,7 +112,7 @@ RATES = [
 
 
 @pytest.mark.parametrize(("schedule", "rounds", "rates"), RATES)
-def test_the_learning_rate_falls_from_lr_to_its_final_fraction(
+def test_the_learning_rate_follows_its_schedule(
     schedule: str, rounds: int, rates: list[float]
 ) -> None:
     local = LocalConfig(lr=0.1, schedule=schedule, final_lr_fraction=0.1)

@@ -35,14 +35,16 @@ def test_a_student_learns_its_teacher_and_keeps_its_buffers() -> None:
         student,
         public,
         ensemble,
-        DistillConfig(epochs=1, lr=1e-2, batch_size=32),
+        DistillConfig(lr=1e-2, batch_size=32),
+        7,  # an epoch
         generator,
     )
     last = distill(
         student,
         public,
         ensemble,
-        DistillConfig(epochs=20, lr=1e-2, batch_size=32),
+        DistillConfig(lr=1e-2, batch_size=32),
+        140,
         generator,
     )
     assert last < 0.3 * first
@@ -75,9 +77,9 @@ def distilled(seed: int = 0, **settings: Any) -> tuple[Prototype, float]:
     teacher, student = (build(spec, (4,), 3, seed) for seed in (1, 2))
     ensemble = Ensemble.of(3 * predict(teacher, public), np.ones(200))
     config = DistillConfig(**({"lr": 1e-2, "batch_size": 32} | settings))
-    return student, distill(
-        student, public, ensemble, config, torch.Generator().manual_seed(seed)
-    )
+    steps = config.steps_in_round(1, batches_an_epoch=7)
+    generator = torch.Generator().manual_seed(seed)
+    return student, distill(student, public, ensemble, config, steps, generator)
 
 
 def test_so_many_steps_are_so_many_epochs() -> None:
