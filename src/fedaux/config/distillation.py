@@ -19,9 +19,6 @@ from fedaux.config.parsing import (
 # of the optimiser in a round, unless a config says otherwise: they do not depend on how
 # many public examples there are
 DISTILL_STEPS = 200
-# if a whole network starts from a computed head, the learning rate of local training
-# rises over these rounds, and distillation fades
-FIRST_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class DistillConfig(Settings):
     batch_size: Count = 128
     # steps of the optimiser per round. With 0, `epochs` determine the length. If `epochs`
     # is 0 too, there are 200 steps. For a whole network that starts from a computed
-    # head, these are halved in each round up to the fifth
+    # head, these are halved in each further round, down to one
     steps: Natural = 0
     # whether students normalise by batches of public examples, as in the code of FedDF
     train_mode: bool = False
@@ -51,17 +48,15 @@ class DistillConfig(Settings):
         Args:
             round_: The round.
             batches_an_epoch: The batches that all public examples make.
-            fading: Whether the number is halved in each of the first rounds, if it is
-                left to fedaux. Distillation repairs what averaging the first local
+            fading: Whether the number is halved in each further round, down to one, if
+                it is left to fedaux. Distillation repairs what averaging the first local
                 models breaks. Later, the average knows more than the ensemble.
         """
         if self.steps:
             return self.steps
         if self.epochs:
             return self.epochs * batches_an_epoch
-        return (
-            DISTILL_STEPS >> min(round_, FIRST_ROUNDS) - 1 if fading else DISTILL_STEPS
-        )
+        return max(1, DISTILL_STEPS >> round_ - 1) if fading else DISTILL_STEPS
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from fedaux.config.distillation import FIRST_ROUNDS
 from fedaux.config.parsing import (
     Count,
     Fraction,
@@ -168,6 +167,7 @@ class PretrainConfig(Settings):
 # of one client, as far as a server believes it: a larger claim would dominate the average
 MAX_RECORDS = 1_000_000
 CHOSEN_NORM = -1.0  # `local.max_grad_norm` is left to the method and its start
+WARM_UP_ROUNDS = 5  # until local training has its full learning rate
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ class LocalConfig(Settings):
     def lr_at(self, round_: int, rounds: int) -> float:
         """The learning rate of round 1, 2, …, `rounds`."""
         if self.schedule == "warm-up":
-            return self.lr * min(1.0, round_ / FIRST_ROUNDS)
+            return self.lr * min(1.0, round_ / WARM_UP_ROUNDS)
         if self.schedule == "cosine":
             half_turn = math.pi * (round_ - 1) / max(1, rounds - 1)
             return self.lr * (

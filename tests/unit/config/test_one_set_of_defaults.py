@@ -71,7 +71,7 @@ def test_steps_of_a_round(settings: dict[str, int], expected: int) -> None:
 
 def test_distillation_fades_under_a_computed_head() -> None:
     whole = Config(method="fedaux")
-    steps = [whole.distill_steps(round_) for round_ in range(1, 8)]
-    assert steps == [200, 100, 50, 25, 12, 12, 12]
+    steps = [whole.distill_steps(round_) for round_ in range(1, 10)]
+    assert steps == [200, 100, 50, 25, 12, 6, 3, 1, 1]
     heads = Config(method="fedaux", head_only=True)
     assert heads.distill_steps(8, 7) == DISTILL_STEPS
