@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -13,6 +14,8 @@ from torch import nn
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.data.federated import open_data
 from fedaux.data.records import RecordSpec
+from fedaux.data.table_encoding import encode
+from fedaux.data.table_schema import Column, TableHeader, TableSchema
 from fedaux.export.export import export_model
 from fedaux.export.model import Model
 from fedaux.export.onnx_graph import OnnxError, to_onnx
@@ -69,6 +72,41 @@ def test_every_image_network_can_be_written_as_onnx(name: str) -> None:
     data, facts = to_onnx(network, RecordSpec("image", (32, 32, 3)))
     assert len(data) > 10**6
     assert facts["largest_difference"] < 1e-2
+
+
+def test_onnx_of_a_table_takes_its_columns() -> None:
+    onnxruntime = pytest.importorskip(
+        "onnxruntime", reason="ONNX needs the extra fedaux[onnx]"
+    )
+    schema = TableSchema(
+        TableHeader(),
+        {
+            "age": Column(range=(0, 90), quantiles=(0, 40, 60, 90), missing=True),
+            "dose": Column(range=(0, 1), bins=(0.25,)),
+            "ward": Column("category", values=("a", "b"), missing=True),
+            "smoker": Column("flag", values=("no", "yes")),
+        },
+        {},
+    )
+    columns = [["50", "95", "", "12.5"], ["0.25", "0.2", "0", "1"]]
+    columns += [["a", "z", "b", ""], ["no", "yes", "yes", "no"]]
+    rows = np.array([[50, 0.25, 0, 0], [95, 0.2, -1, 1], [np.nan, 0, 1, 1]])
+    rows = np.vstack([rows, [12.5, 1, np.nan, 0]])
+    encoded = encode(schema, columns)
+    width = encoded.shape[1]
+    network = build(PrototypeSpec("linear"), (width,), 2, seed=0).eval()
+    data, facts = to_onnx(network, RecordSpec("numbers", (width,)), schema)
+    assert (facts["input"], facts["dtype"], facts["shape"]) == (
+        "columns",
+        "float64",
+        ["batch", 4],
+    )
+    assert facts["columns"][2]["values"] == ["a", "b"]
+    session = onnxruntime.InferenceSession(data)
+    _, logits = session.run(None, {"columns": rows})
+    with torch.inference_mode():
+        expected = network(torch.from_numpy(encoded)).numpy()
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
 def test_onnx_of_numbers_and_of_what_cannot_be_followed() -> None:

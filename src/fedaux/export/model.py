@@ -211,7 +211,7 @@ class Model:
         folder = Path(folder)
         card = {key: value for key, value in self.card.items() if key != "onnx"}
         # before anything is written: not every network has a graph
-        graph = to_onnx(self.network, self.record_spec) if onnx else None
+        graph = to_onnx(self.network, self.record_spec, self.schema) if onnx else None
         weights = self._weights()
         parameters = sum(values.numel() for values in self.network.parameters())
         card["weights"] = {

@@ -7,8 +7,9 @@ from __future__ import annotations
 import importlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 
 from fedaux.core.errors import Exit, FedauxError, MissingPackageError, install_command
 from fedaux.data.records import RecordSpec
+from fedaux.data.table_schema import TableSchema
+from fedaux.export.table_encoder import TableEncoder, describe_columns, random_rows
 
 OUTPUTS = ["probabilities", "logits"]
 TOLERANCE = 1e-4  # relative to the largest logit
@@ -31,15 +34,20 @@ class OnnxError(FedauxError, ValueError):
 
 class ServingModule(nn.Module):
     """Raw records → (probabilities, logits); pixels are scaled inside, as in
-    `to_tensor`.
+    `to_tensor`, and columns of a table encoded by `schema`.
     """
 
-    def __init__(self, network: nn.Module, image: bool) -> None:
+    def __init__(
+        self, network: nn.Module, image: bool, schema: TableSchema | None = None
+    ) -> None:
         super().__init__()
         self.network = network
         self.image = image
+        self.encoder = None if schema is None else TableEncoder(schema)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if self.encoder is not None:
+            x = self.encoder(x)
         if self.image:
             x = x.permute(0, 3, 1, 2).float().sub(127.5).div(63.75)
         logits = self.network(x)
@@ -65,26 +73,36 @@ def check_onnx_support(record_spec: RecordSpec) -> None:
 
 
 def to_onnx(
-    network: nn.Module, record_spec: RecordSpec
+    network: nn.Module, record_spec: RecordSpec, schema: TableSchema | None = None
 ) -> tuple[bytes, dict[str, Any]]:
-    """(the file, its entry in the model card). The batch size is dynamic."""
+    """(the file, its entry in the model card). The batch size is dynamic. With the
+    schema of a table, the graph takes its columns (`export.table_encoder`).
+    """
     check_onnx_support(record_spec)
     is_image = record_spec.kind == "image"
     input_name = "images" if is_image else "rows"
-    served = ServingModule(network.eval(), is_image).eval()
-    graph = _export(served, input_name, _random_records(record_spec, 2))
+    make = partial(_random_records, record_spec)
+    if schema is not None:
+        input_name = "columns"
+        make = partial(random_rows, schema)
+    served = ServingModule(network.eval(), is_image, schema).eval()
+    example = make(2)
+    graph = _export(served, input_name, example)
     # the others belong to custom domains
     (opset,) = (opset.version for opset in graph.opset_import if not opset.domain)
     data = graph.SerializeToString()
-    return data, {
+    entry = {
         "file": "model.onnx",
         "opset": opset,
         "input": input_name,
         "outputs": OUTPUTS,
-        "dtype": "uint8" if is_image else "float32",
-        "shape": ["batch", *record_spec.shape],
-        "largest_difference": _compare(data, served, record_spec),
+        "dtype": str(example.dtype),
+        "shape": ["batch", *example.shape[1:]],
+        "largest_difference": _compare(data, served, make),
     }
+    if schema is not None:
+        entry["columns"] = describe_columns(schema)
+    return data, entry
 
 
 def _export(served: ServingModule, input_name: str, example: NDArray[Any]) -> Any:
@@ -112,7 +130,9 @@ def _export(served: ServingModule, input_name: str, example: NDArray[Any]) -> An
     return program.model_proto
 
 
-def _compare(data: bytes, served: ServingModule, record_spec: RecordSpec) -> float:
+def _compare(
+    data: bytes, served: ServingModule, make: Callable[[int], NDArray[Any]]
+) -> float:
     """The largest difference from PyTorch's outputs on random records in batches of
     several sizes.
     """
@@ -121,7 +141,7 @@ def _compare(data: bytes, served: ServingModule, record_spec: RecordSpec) -> flo
     input_name = session.get_inputs()[0].name
     worst = 0.0
     for size in (1, 2, 5):
-        rows = _random_records(record_spec, size)
+        rows = make(size)
         with torch.inference_mode():
             expected = [output.numpy() for output in served(torch.from_numpy(rows))]
         actual = session.run(None, {input_name: rows})
