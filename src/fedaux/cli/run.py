@@ -327,13 +327,14 @@ def show_run(
         return
     label = find_method(config.method).label
     rounds = plural(config.rounds, "round")
-    accuracy = f"accuracy [bold]{result.accuracy:.3f}[/bold]"
+    accuracy = f"[bold]{result.accuracy_in_words}[/bold]"
     curve = sparkline(result.curve)
     console.print(f"\n[bold]{label}[/bold] after {rounds}: {accuracy}  {curve}")
-    if len(last.accuracy) > 1:
-        for prototype, value in last.accuracy.items():
+    if len(result.accuracies) > 1:
+        for prototype, value in result.accuracies.items():
             console.print(f"  {escape(prototype)}: {value:.3f}")
-    print_sentences(console, _beside(last))
+    if result.curve:
+        print_sentences(console, _beside(last))
     site_test = result.state.site_test
     if site_test is not None:
         print_sentences(console, escape(describe_site_test(site_test)))

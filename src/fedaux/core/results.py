@@ -43,7 +43,7 @@ class RoundResult:
 
     Attributes:
         round: The number of the round, from 1.
-        accuracy: Test accuracy, by prototype.
+        accuracy: Test accuracy, by prototype; {} if the server has no test data.
         client_metrics: Metrics of the clients whose updates were used, by client.
         failures: Clients that did not contribute, with the reasons.
         private_training: Noise, sample rate and steps of clients that train with
@@ -95,9 +95,11 @@ class RoundResult:
     start: dict[str, float] = field(default_factory=dict)
 
     @property
-    def mean_accuracy(self) -> float:
-        """Mean test accuracy over the prototypes."""
-        return fmean(self.accuracy.values())
+    def mean_accuracy(self) -> float | None:
+        """Mean test accuracy over the prototypes; None if the server has no test
+        data.
+        """
+        return fmean(self.accuracy.values()) if self.accuracy else None
 
     @property
     def mean_start(self) -> float | None:

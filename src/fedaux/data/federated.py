@@ -2,8 +2,8 @@
 
 Simulated clients split one source between them. Real sites (`data.partition = "own"`)
 read their own source: `[data]` in a site's settings is its private data, `[data]` in
-the server's is labelled test data, and classes are declared
-(`labels.declared_classes`).
+the server's is labelled test data, which it need not have if the sites test the final
+model. Classes are declared (`labels.declared_classes`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ from fedaux.data.labels import (
 from fedaux.data.overlap import refuse_overlap, refuse_same_source
 from fedaux.data.partition import class_counts, partition
 from fedaux.data.records import Corpus, Indices, Records, is_text
-from fedaux.data.sources import SOURCES, accepts, can_be_private, open_source
+from fedaux.data.sources import (
+    SOURCES,
+    accepts,
+    can_be_private,
+    needs_path,
+    open_source,
+)
 
 FEW = 8  # records of a client, or of the test set: with fewer, a figure says nothing
 
@@ -64,7 +70,7 @@ class ServerData:
     """The server's data."""
 
     aux: Records
-    test: Records
+    test: Records  # of the shape of `aux`; none where only the sites test
     classes: tuple[str, ...]
     notes: tuple[str, ...] = ()
     # of simulated clients together; real sites' are not known here
@@ -109,8 +115,8 @@ def open_data(config: Config) -> FederatedData:
 
 @lru_cache(maxsize=4)
 def open_public(config: Config) -> ServerData:
-    """Read the server's data. A real server has its own labelled test data and
-    auxiliary data.
+    """Read the server's data. A real server has its own auxiliary data, and its own
+    labelled test data unless the sites test the final model.
     """
     if config.data.partition != "own":
         data = open_data(config)
@@ -124,14 +130,48 @@ def open_public(config: Config) -> ServerData:
         )
     classes = class_names(config)
     refuse_same_source(config.data, config.aux)
+    if not has_test_data(config):
+        return _untested(config, classes)
     # test data are public: no one's
     source = _cached_corpus(replace(config.data, person=""))
     if source.test is not None:
         source = replace(source, train=source.test, test=None)
     test = relabel_strictly(source, classes)
+    if not len(test.train):
+        return _untested(config, classes)
     public = _open_auxiliary(config.aux, test.train, strict=config.data.strict)
     notes = (*test.notes, *public.notes)
     return ServerData(public.train.unlabelled(), test.train, classes, notes)
+
+
+def has_test_data(config: Config) -> bool:
+    """Whether the server names labelled test data: those of a simulation, or a source
+    of its own, with a path where the source reads one.
+    """
+    data = config.data
+    if data.partition != "own":
+        return True
+    if not data.source:
+        return False
+    return bool(data.path) or not needs_path(data.source)
+
+
+def _untested(config: Config, classes: tuple[str, ...]) -> ServerData:
+    """The data of a real server that has no test data, because its sites test the final
+    model.
+    """
+    if not config.tests_at_sites:
+        raise ConfigError(
+            "Cannot test the model: [data] names no labelled test data of the server, "
+            "and no site holds out records for a test. Name test data in data.source "
+            "and data.path, or let the sites test the final model: set "
+            "data.site_test_fraction = 0.2 and privacy.look_epsilon = 1, at the server "
+            "and at every site."
+        )
+    public = _open_auxiliary(config.aux, strict=config.data.strict)
+    aux = public.train.unlabelled()
+    test = Records(aux.x[:0], np.zeros(0, np.int64))
+    return ServerData(aux, test, classes, public.notes)
 
 
 def open_auxiliary(config: Config) -> Records:

@@ -163,6 +163,12 @@ def accepts(name: str, option: str) -> bool:
     return option in inspect.signature(_lookup(name)).parameters
 
 
+def needs_path(name: str) -> bool:
+    """Whether a source reads a file or a folder that must be named."""
+    path = inspect.signature(_lookup(name)).parameters.get("path")
+    return path is not None and path.default is path.empty
+
+
 def _lookup(name: str) -> Source:
     source = import_function(name, "source") if ":" in name else SOURCES.get(name)
     if source is None:

@@ -134,7 +134,6 @@ def make_card(
     it knows of the files.
     """
     config = state.config
-    accuracy = state.history[-1].accuracy
     extractor_hash = ""
     if state.extractors:
         extractor_hash = fingerprint_arrays(state.extractors.get(spec.label, {}))
@@ -149,10 +148,9 @@ def make_card(
         "method": config.method,
         "rounds": state.round,
         "metrics": {
-            "accuracy": accuracy[spec.label],
-            "accuracy_per_prototype": accuracy,
-            "test_records": len(public.test),
             **_figures(state, spec, public.classes),
+            "test_records": len(public.test),
+            "unknown_classes": describe_unknown_classes(state, spec.label),
             **_figures_of_sites(state, spec),
         },
         "privacy": state.ledger.to_dict(),
@@ -192,18 +190,22 @@ def _figures_of_sites(state: RunState, spec: PrototypeSpec) -> Card:
 
 
 def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> Card:
-    """Everything that belongs next to an accuracy, and what is wrong with the model, if
-    anything is.
+    """The accuracy with everything that belongs next to it, and what is wrong with the
+    model, if anything is; without test data at the server, nothing is known to be.
     """
-    evaluation = last_evaluations(state)[spec.label]
+    accuracy = state.history[-1].accuracy
+    evaluation = last_evaluations(state).get(spec.label)
+    if evaluation is None:
+        return {"warning": ""}
     curve = evaluation.calibration
     recalls = {
         classes[label]: vars(evaluation.of_class(label)) for label in evaluation.tested
     }
     return {
+        "accuracy": accuracy[spec.label],
+        "accuracy_per_prototype": accuracy,
         **evaluation.summary(),
         "recall": recalls,
         "calibration": curve.to_rows() if curve is not None else [],
         "warning": evaluation.collapse(classes),
-        "unknown_classes": describe_unknown_classes(state, spec.label),
     }

@@ -306,15 +306,16 @@ def render_page(card: Card, folder: str) -> str:
         tags.append("differential-privacy")
     metrics = card["metrics"]
     source = card["data"]["source"]
-    result = {
-        "task": {"type": task},
-        "dataset": {"name": source, "type": source},
-        "metrics": [
-            {"type": name, "value": round(metrics[name], 4)}
-            for name in PAGE_METRICS
-            if name in metrics
-        ],
-    }
+    figures = [
+        {"type": name, "value": round(metrics[name], 4)}
+        for name in PAGE_METRICS
+        if name in metrics
+    ]
+    index: list[Card] = []
+    if figures:
+        dataset = {"name": source, "type": source}
+        result = {"task": {"type": task}, "dataset": dataset, "metrics": figures}
+        index.append({"name": card["prototype"]["name"], "results": [result]})
     split = [f"{key} {value}" for key, value in card["data"]["split"].items()]
     method = card["method"]
     if method in METHODS:  # a card may come from anywhere: no import
@@ -331,7 +332,7 @@ def render_page(card: Card, folder: str) -> str:
         folder=folder,
         task=task,
         tags=tags,
-        index=[{"name": card["prototype"]["name"], "results": [result]}],
+        index=index,
         method=method,
         takes=record_spec.description,
         split=", ".join(split),

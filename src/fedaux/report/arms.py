@@ -152,7 +152,13 @@ def metrics_by_round(run: FinishedRun, rounds: int) -> tuple[dict[str, float], .
 
 def _load(folder: Path) -> FinishedRun:
     state = require_rounds(RunState.load(folder), folder)
-    return FinishedRun(state, folder)
+    run = FinishedRun(state, folder)
+    if not run.curve:
+        raise StateError(
+            f"Cannot compare {folder}: its server had no test data, so it has no "
+            f"accuracy by round. Read its page: `fedaux report {folder}`."
+        )
+    return run
 
 
 def _differing_settings(tables: Sequence[dict[str, Any]]) -> list[str]:

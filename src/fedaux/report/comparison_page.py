@@ -472,7 +472,7 @@ def _runs(comparison: _Comparison) -> Section:
     for label, runs in comparison.runs.items():
         for run in runs:
             seed = str(run.state.config.seed)
-            accuracy = format_percent(run.accuracy)
+            accuracy = format_percent(run.curve[-1])
             folder = str(_relative(run.folder, comparison.folder))
             rows.append((label, seed, accuracy, folder))
     table = Table(("", "seed", "accuracy", "folder"), rows)

@@ -61,8 +61,11 @@ class _Run:
         return grid
 
     def _add_result(self, grid: Table, last: RoundResult) -> None:
-        curve = [result.mean_accuracy for result in self.results]
-        accuracy = f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}"
+        measured = [result.mean_accuracy for result in self.results]
+        curve = [accuracy for accuracy in measured if accuracy is not None]
+        accuracy = "not tested at the server"
+        if curve:
+            accuracy = f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}"
         grid.add_row("accuracy", Text.from_markup(accuracy))
         if last.effective_teachers:
             count = last.teachers or len(last.client_metrics)

@@ -98,7 +98,9 @@ def _round_note(result: RoundResult) -> str:
     # with SciPy, which a line about files does not need
     from fedaux.privacy.accounting import round_up
 
-    notes = [f"accuracy {result.mean_accuracy:.3f}"]
+    notes = ["not tested at the server"]
+    if result.mean_accuracy is not None:
+        notes = [f"accuracy {result.mean_accuracy:.3f}"]
     start = result.mean_start
     if start is not None:
         notes.append(f"before it {start:.3f}")

@@ -48,9 +48,11 @@ class ReportedRun(FinishedRun):
 
 def confusion(state: RunState) -> NDArray[np.int64]:
     """Return the last round's confusion matrix, summed over prototypes: true class
-    (rows) by predicted class.
+    (rows) by predicted class; empty if the server has no test data.
     """
     matrices = state.history[-1].confusion or {}
+    if not matrices:
+        return np.zeros((0, 0), np.int64)
     counts = [np.array(matrix, np.int64) for matrix in matrices.values()]
     return np.asarray(np.sum(counts, axis=0))
 

@@ -38,7 +38,7 @@ from fedaux.report.reported_run import (
 from fedaux.report.svg import tone
 from fedaux.report.tables import MISSING, Table
 from fedaux.report.terminal import format_bytes, format_percent, format_seconds, plural
-from fedaux.server.run_state import RunState
+from fedaux.server.run_state import RunState, StateError
 from fedaux.server.site_figures import (
     SiteFigures,
     describe_cost_of_look,
@@ -123,8 +123,10 @@ def describe_setting(config: Config) -> str:
 
 def tiles(run: ReportedRun) -> list[Tile]:
     rounds = run.state.round
-    accuracy = format_percent(run.accuracy)
-    shown = [Tile(accuracy, f"test accuracy after round {rounds}")]
+    shown: list[Tile] = []
+    if run.curve:
+        accuracy = format_percent(run.curve[-1])
+        shown.append(Tile(accuracy, f"test accuracy after round {rounds}"))
     last = run.state.history[-1]
     balanced = last.mean_metric("balanced_accuracy")
     majority = last.mean_metric("majority")
@@ -163,7 +165,13 @@ def accuracy_chart(state: RunState) -> LineChart:
     0 is the start.
     """
     labels = list(state.weights)
-    mean = [result.mean_accuracy for result in state.history]
+    measured = [result.mean_accuracy for result in state.history]
+    mean = [accuracy for accuracy in measured if accuracy is not None]
+    if not mean:
+        raise StateError(
+            "Cannot draw the accuracy by round: the server has no test data. Read "
+            "`site_figures`, which the sites have measured."
+        )
     start = state.history[0].start
     rounds = [str(result.round) for result in state.history]
     if start:
@@ -199,6 +207,9 @@ def _accuracy_picture(state: RunState) -> Chart:
 
 
 def _learning(run: ReportedRun) -> Section:
+    if not run.curve:
+        words = "The server has no test data, so no round was tested there."
+        return Section("learning", "Learning", words)
     words = (
         "Accuracy on test data that played no part in training. No round was chosen by "
         "it: the last one counts."
@@ -262,7 +273,9 @@ def _split(run: ReportedRun) -> Section | None:
     return Section("split", "Data split", "", [Figure(chart, caption, file="split")])
 
 
-def _classes(run: ReportedRun) -> Section:
+def _classes(run: ReportedRun) -> Section | None:
+    if not run.curve:
+        return None
     figures = class_figures(Evaluation(confusion(run.state)), run.classes)
     last = run.state.history[-1]
     curves = last.calibration or {}

@@ -147,7 +147,15 @@ def _findings(config: Config) -> dict[str, str]:
     findings = {
         "records": RecordSpec.of(public.test).description,
         "classes": _counts(public.test, public.classes, "test"),
+        "test": f"{len(public.test):,} records",
     }
+    if not len(public.test):
+        del records["test"]
+        findings["classes"] = ", ".join(public.classes)
+        findings["test"] = (
+            "no records at the server: the final model is tested at the sites, at "
+            f"ε = {config.privacy.look_epsilon:g}"
+        )
     if config.data.partition != "own":
         data = open_data(config)
         records = {"private": data.private, **records}
@@ -159,7 +167,6 @@ def _findings(config: Config) -> dict[str, str]:
             f"{len(data.private):,} records at {len(sizes)} clients, {per_client} each"
         )
         findings["classes"] = _counts(data.private, data.classes, "private")
-    findings["test"] = f"{len(public.test):,} records"
     findings["auxiliary"] = f"{len(public.aux):,} records"
     findings["duplicates"] = describe_duplicates(records)
     return findings

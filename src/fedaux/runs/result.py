@@ -75,9 +75,11 @@ def _cell(value: Any) -> str:
 class Result(FinishedRun):
     """A finished run.
 
-    `accuracy` and `curve` are measured on the test data, `history` has all metrics by
-    round, `model` predicts, and `save` writes it to a folder. `warning` says what is
-    wrong with the model, if anything is.
+    `accuracy` and `curve` are measured on the test data. If the server has none,
+    `curve` is empty, and `accuracy` is that of the test at the sites, whose figures and
+    intervals are in `site_figures`. `history` has all metrics by round, `model`
+    predicts, and `save` writes it to a folder. `warning` says what is wrong with the
+    model, if anything is.
 
     Attributes:
         state: The state after the last round, with the settings and the results of all
@@ -141,11 +143,12 @@ class Result(FinishedRun):
 
     @property
     def model(self) -> Model:
-        """The trained network, of several the most accurate. `result.model.predict(x)`
-        returns probabilities.
+        """The trained network, of several the most accurate, or the first if nothing
+        was tested; `result.model.predict(x)` returns probabilities.
         """
-        last = self.state.history[-1].accuracy
-        return self.models[max(last, key=last.__getitem__)]
+        accuracies = self.accuracies
+        labels = list(accuracies or self.models)
+        return self.models[max(labels, key=lambda label: accuracies.get(label, 0.0))]
 
     @property
     def columns(self) -> list[ColumnEffect]:
@@ -200,7 +203,7 @@ class Result(FinishedRun):
     def __repr__(self) -> str:
         clients = len(self.config.federation.sites) or self.config.data.clients
         lines = [
-            f"{self.label}: accuracy {self.accuracy:.3f} after "
+            f"{self.label}: {self.accuracy_in_words} after "
             f"{plural(self.state.round, 'round')}, {plural(clients, 'client')}",
             *self._tested_at_sites(),
             f"privacy: {self.privacy.summary}",
@@ -217,11 +220,17 @@ class Result(FinishedRun):
         """A card for Jupyter: the figures and the curve."""
         first, *rest = repr(self).splitlines()
         lines = "".join(f"<div>{escape(line.strip())}</div>" for line in rest)
-        # an image: the page keeps its own style
-        chart = quote(self.plot().svg(NARROW).standalone())
+        image = ""
+        if self.curve:
+            # an image: the page keeps its own style
+            chart = quote(self.plot().svg(NARROW).standalone())
+            image = (
+                '<img width="300" alt="test accuracy by round" '
+                f'src="data:image/svg+xml,{chart}">'
+            )
         return dedent(f"""\
             <div style="display:flex;gap:1.5em;align-items:center;font-family:system-ui,sans-serif">
-            <img width="300" alt="test accuracy by round" src="data:image/svg+xml,{chart}">
+            {image}
             <div><strong>{escape(first)}</strong>{lines}</div></div>""")
 
 

@@ -40,7 +40,7 @@ def main(config: Config, folder: Path, connect: Connect) -> None:
         print(f"report: {write_run_report(folder)}", flush=True)
         for warning in result.warnings:
             print(f"warning: {warning}", flush=True)
-    print(f"accuracy {result.accuracy:.4f}. Privacy: {result.statement}", flush=True)
+    print(f"{result.accuracy_in_words}. Privacy: {result.statement}", flush=True)
 
 
 def accounts_file(folder: Path) -> Path:

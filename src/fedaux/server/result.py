@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -91,9 +91,10 @@ def fall_warning(history: Sequence[RoundResult]) -> str:
     if start is None:
         return ""
     for result in history:
-        if result.mean_accuracy < start - FALL:
+        accuracy = result.mean_accuracy
+        if accuracy is not None and accuracy < start - FALL:
             return (
-                f"Round {result.round} has accuracy {result.mean_accuracy:.3f}, below "
+                f"Round {result.round} has accuracy {accuracy:.3f}, below "
                 f"the {start:.3f} of the model that round 1 started from: training or "
                 "distillation undoes what it had."
             )
@@ -188,8 +189,11 @@ class FinishedRun:
 
     @property
     def curve(self) -> list[float]:
-        """Test accuracy after each round, the mean over prototypes."""
-        return [result.mean_accuracy for result in self.state.history]
+        """Test accuracy after each round, the mean over prototypes; [] if the server
+        has no test data.
+        """
+        measured = [result.mean_accuracy for result in self.state.history]
+        return [accuracy for accuracy in measured if accuracy is not None]
 
     @property
     def start(self) -> float | None:
@@ -199,11 +203,35 @@ class FinishedRun:
         return self.state.history[0].mean_start if self.state.history else None
 
     @property
-    def accuracy(self) -> float:
-        """Test accuracy after the last round, not the best round, which only the test
-        labels could have chosen.
+    def accuracies(self) -> dict[str, float]:
+        """Test accuracy of each prototype after the last round; of the test at the
+        sites, if the server has no test data. {} if nothing was tested.
         """
-        return self.curve[-1]
+        at_server = self.state.history[-1].accuracy
+        if at_server:
+            return at_server
+        return {
+            tested.network: tested.figures["accuracy"].value
+            for tested in self.site_figures
+            if "accuracy" in tested.figures
+        }
+
+    @property
+    def accuracy(self) -> float | None:
+        """Mean over prototypes of `accuracies`; None if nothing was tested.
+
+        It is that of the last round, not of the best round, which only the test labels
+        could have chosen.
+        """
+        return fmean(self.accuracies.values()) if self.accuracies else None
+
+    @property
+    def accuracy_in_words(self) -> str:
+        """The accuracy, and whether the sites have measured it."""
+        if self.accuracy is None:
+            return "not tested"
+        measured = "" if self.curve else " at the sites"
+        return f"accuracy {self.accuracy:.3f}{measured}"
 
     @cached_property
     def site_figures(self) -> list[SiteFigures]:
@@ -267,7 +295,7 @@ class FinishedRun:
             "accuracy": self.accuracy,
             "start": self.start,
             "curve": self.curve,
-            "prototypes": last.accuracy,
+            "prototypes": self.accuracies,
             "metrics": last.metrics,
             "warning": self.warning,
             "unknown_classes": self.unknown_classes,

@@ -80,7 +80,7 @@ class Server:
         Args:
             config: The settings of the run.
             aux: The public records.
-            test: The test records.
+            test: The test records; with none, no round is tested.
             classes: The number of classes.
             clients: The names of all clients.
             cache: The folder for public features.
@@ -98,8 +98,9 @@ class Server:
         scorer = make_scorer(
             config.privacy, classes, releases, records or declared, heads_only
         )
+        tested = test if len(test) else None
         public = PublicData(
-            aux, test, config.aux.negatives, config.seed, config.head_only
+            aux, tested, config.aux.negatives, config.seed, config.head_only
         )
         orders = Orders(
             config, classes, scorer, networks, public, assignment.__getitem__

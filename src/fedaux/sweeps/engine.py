@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fedaux.config.methods import find_method
+from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.core.errors import Exit
@@ -26,6 +27,7 @@ from fedaux.core.progress import (
     report,
     report_to,
 )
+from fedaux.data.federated import has_test_data
 from fedaux.report.arms import ArmResult, collapsed, metrics_by_round, starts_of
 from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import pretrain, run
@@ -87,6 +89,13 @@ def execute(
     cache: Path | None = None,
 ) -> Iterator[tuple[PlannedRun, TaskError | None]]:
     """Yield each run as it ends, with its error if it failed."""
+    for planned in runs:
+        if not has_test_data(planned.config):
+            raise ConfigError(
+                f"Cannot compare {planned.label}: [data] names no labelled test data of "
+                "the server, and every look at the sites costs ε. Name test data in "
+                "data.source and data.path."
+            )
     by_folder = {str(run.folder): run for run in runs}
     tasks = _tasks(runs, cache, shared=jobs > 1)
     for task, error in run_tasks(tasks, jobs, threads):
