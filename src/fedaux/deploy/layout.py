@@ -449,10 +449,12 @@ def _public_data(base: Config) -> AuxConfig:
 
 
 def _own_data(data: DataConfig) -> DataConfig:
-    """The party's own source, with the classes and the person field that all share."""
+    """The party's own source, with what all share: the classes, the person field, and
+    how many records sites hold out.
+    """
     path = _absolute(data.path)
     source = DataConfig(data.source, path, data.options, data.classes, data.person)
-    return replace(source, partition="own")
+    return replace(source, partition="own", site_test_fraction=data.site_test_fraction)
 
 
 def _absolute(path: str) -> str:
