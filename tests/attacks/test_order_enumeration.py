@@ -7,9 +7,11 @@ the same at both neighbours, and the distance between their replies is exact.
 
 import itertools
 import json
+import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,30 +22,36 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fedaux.audit.site import HostileServer, ask, refused
+from fedaux.audit.site import AuditedSite, HostileServer, ask, refused
 from fedaux.client import handlers
 from fedaux.client.site import Site
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
 from fedaux.config.sections import DataConfig, FederationConfig, PretrainConfig
 from fedaux.core.arrays import Arrays
+from fedaux.core.failures import OrderError
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import read_reply
 from fedaux.flower.in_process import InProcessGrid
 from fedaux.flower.serialization import MessageError, serialize
 from fedaux.messages import (
     ORDERS,
+    Counts,
+    LookOrder,
     PrepareOrder,
     Release,
     SumOrder,
     SumsOrder,
     SumTerms,
+    Tallies,
+    Tally,
     TrainOrder,
     Update,
     fields_of,
     identity,
 )
 from fedaux.messages.replies import sums_shapes
+from fedaux.messages.tallies import MAX_TALLIES, MEANINGS_OF_TALLIES
 from fedaux.methods.summed_update import vector_length
 from fedaux.privacy.roster import ROSTER_FILE, make_signing_key, write_roster
 from fedaux.scoring.features import extractor_hash
@@ -183,14 +191,37 @@ def consistent(order: Any, field: str) -> Any:
         first, triangle = CLASSES * (columns + 1), columns * (columns + 1) // 2
         sizes = {"class-embedding": first, "class-moments": first + triangle}
         order = replace(order, size=sizes.get(order.scorer, max(1, columns)))
+    if isinstance(order, LookOrder) and field == "tallies":
+        with suppress(OrderError):
+            size = Tallies.from_json(order.tallies).size(CLASSES)
+            order = replace(order, size=size)
     return order
+
+
+def odd_tallies() -> Iterator[str]:
+    """Bins that a server might like: any kind, loud or quiet, many of them, or bins
+    that overlap.
+    """
+    edges: tuple[Any, ...] = ((), (0.0,), (-1.0, 1.0), (1.0, -1.0), (0.0, 0.0))
+    edges += ((math.nan,), (math.inf,), tuple(range(500)), ("x",))
+    for kind, edge in itertools.product([*MEANINGS_OF_TALLIES, "records"], edges):
+        yield Tallies({"a": Tally(kind, 1.0, edge)}).to_json()
+    for weight in (0.0, -1.0, 1 / 8, 0.1, 1 + 1e-9, 1e308, math.nan):
+        yield Tallies({"a": Tally("answers", weight)}).to_json()
+    for count in (0, 2, MAX_TALLIES, MAX_TALLIES + 1):
+        names = map(str, range(count))
+        yield Tallies(dict.fromkeys(names, Tally("hits"))).to_json()
 
 
 class Pair:
     """Two sites that differ in one record of six."""
 
     def __init__(
-        self, folder: Path, train: bool = False, scorer: str = "class-embedding"
+        self,
+        folder: Path,
+        train: bool = False,
+        scorer: str = "class-embedding",
+        looks: bool = False,
     ) -> None:
         privacy: dict[str, Any] = {"epsilon": 1.0, "scorer": scorer, "unsafe_seed": 5}
         more: dict[str, Any] = {"head_only": True, "method": "fedaux"}
@@ -206,6 +237,8 @@ class Pair:
                 "rounds": 1,
                 "local": {"epochs": 1, "optimizer": "sgd"},
             }  # one step, for which `ask` knows the bound
+        if looks:
+            privacy["look_epsilon"] = 1.0
         self.scorer = scorer
         x = np.abs(np.random.default_rng(0).normal(size=(6, 3)))
         other = x.copy()
@@ -219,6 +252,8 @@ class Pair:
             )
             for name, rows in (("one", x), ("other", other))
         ]
+        if looks:
+            self.sites = [holding_all_out(site) for site in self.sites]
         self.server = HostileServer.against(self.sites[0], (3,), CLASSES)
         set_mlp(self.server.model, first=np.eye(4, 3), second=np.eye(WIDTH, 4))
 
@@ -267,6 +302,11 @@ class Pair:
             order.extractor,
         )
 
+    def look(self) -> LookOrder:
+        tallies = {"hits": Tally("hits"), "scores": Tally("scores", 0.5, (-1.0, 1.0))}
+        head = np.linspace(-1, 1, CLASSES * (WIDTH + 1))
+        return self.server.look(Tallies(tallies), head)
+
     def ask(self, order: Any) -> str:
         """ "refused" by both, or "answered" by both, at most as far apart as the client
         claims.
@@ -291,8 +331,9 @@ class Pair:
             return "refused"
         if isinstance(order, SumsOrder):
             return "answered"
-        if isinstance(order, PrepareOrder):
-            one, other = (read_reply(Release, reply) for reply in replies)
+        if isinstance(order, PrepareOrder | LookOrder):
+            kind = Counts if isinstance(order, LookOrder) else Release
+            one, other = (read_reply(kind, reply) for reply in replies)
             assert {**vars(one), "arrays": 0, "account": 0} == {
                 **vars(other),
                 "arrays": 0,
@@ -324,12 +365,23 @@ class Pair:
         return "answered"
 
 
+def holding_all_out(site: AuditedSite) -> AuditedSite:
+    """The site, with all of its six records held out, so that the one in which
+    neighbours differ is among them.
+    """
+    config = site.config
+    data = replace(config.data, site_test_fraction=0.95)
+    federation = replace(config.federation, sends=("noisy counts",))
+    return replace(site, config=replace(config, data=data, federation=federation))
+
+
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "prepare, class-embedding": ({}, "prepare"),
     "prepare, class-moments": ({"scorer": "class-moments"}, "prepare"),
     "prepare, logistic": ({"scorer": "logistic"}, "prepare"),
     "train privately": ({"train": True}, "train"),
     "sums that no owner agreed to": ({}, "sums"),
+    "look": ({"looks": True}, "look"),
 }
 # (cases that reach a client, of them answered): so that the enumeration does not shrink
 # unseen
@@ -339,6 +391,7 @@ LEAST = {
     "prepare, logistic": (600, 50),
     "train privately": (1300, 200),
     "sums that no owner agreed to": (380, 0),
+    "look": (600, 80),
 }
 
 
@@ -350,7 +403,8 @@ def test_every_field_is_refused_or_keeps_all_other_records(
     pair = Pair(tmp_path, **arguments)
     order, found = getattr(pair, kind)(), Counter[str]()
     assert pair.ask(order) == ("refused" if kind == "sums" else "answered")
-    for field, odd in odd_fields(order):
+    others = [("tallies", odd) for odd in odd_tallies()] if kind == "look" else []
+    for field, odd in [*odd_fields(order), *others]:
         try:
             found[pair.ask(consistent(replace(order, **{field: odd}), field))] += 1
         except AssertionError as error:

@@ -11,17 +11,21 @@ from pathlib import Path
 
 import numpy as np
 
+from fedaux.audit.looks import look_order
 from fedaux.audit.own_site import OwnSite
 from fedaux.audit.result import AttackResult, AttackSkipped
 from fedaux.audit.site import AuditedSite, HostileServer
 from fedaux.audit.training import training_order
 from fedaux.client.approvals import ApprovalLog
-from fedaux.config.sends import MODELS, NOISY_SUMS, SUMS
+from fedaux.config.sends import MODELS, NOISY_COUNTS, NOISY_SUMS, SUMS
 from fedaux.messages import (
     DataOrder,
+    LookOrder,
     PlanOrder,
     PrepareOrder,
     SumsOrder,
+    Tallies,
+    Tally,
     TrainOrder,
     plan_of,
 )
@@ -77,6 +81,8 @@ def approvable(server: HostileServer) -> list[DataOrder]:
     orders += [server.sums(kind) for kind, word in SUMS.items() if word in sends]
     if MODELS in sends:
         orders.append(training_order(server))
+    if NOISY_COUNTS in sends:
+        orders.append(look_order(server))
     return orders
 
 
@@ -123,6 +129,15 @@ def beyond(order: DataOrder) -> Iterator[tuple[str, DataOrder]]:
         yield "classification of what is sent", replace(order, h0="0" * 64)
     if isinstance(order, TrainOrder):
         yield "batch size", replace(order, batch_size=order.batch_size + 1)
+        yield "run", replace(order, run="another")
+    if isinstance(order, LookOrder):
+        classes = Tallies({"classes": Tally("classes")})
+        yield (
+            "division into bins",
+            replace(order, tallies=classes.to_json(), size=classes.size(order.classes)),
+        )
+        opposite = {name: -array for name, array in order.weights.items()}
+        yield "model", replace(order, weights=opposite)
         yield "run", replace(order, run="another")
     if isinstance(order, SumsOrder):
         statistics = {

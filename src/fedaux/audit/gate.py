@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedaux.audit.looks import every_look, problem_of_counts
 from fedaux.audit.own_site import OwnSite
 from fedaux.audit.result import AttackResult, AttackSkipped
 from fedaux.audit.site import AuditedSite, HostileServer
@@ -22,6 +23,7 @@ from fedaux.audit.training import by_method, whole_network
 from fedaux.config.methods import METHODS
 from fedaux.config.sends import (
     MODELS,
+    NOISY_COUNTS,
     NOISY_MODELS,
     NOISY_SUMS,
     SUMS,
@@ -30,6 +32,8 @@ from fedaux.config.sends import (
 )
 from fedaux.flower.federation import read_reply
 from fedaux.messages import (
+    Counts,
+    LookOrder,
     Order,
     Release,
     SumOrder,
@@ -81,11 +85,12 @@ def own_gate(own: OwnSite, folder: Path) -> AttackResult:
 
 
 def every_order(server: HostileServer, own: OwnSite) -> Iterator[tuple[str, Order]]:
-    """Orders of every kind: all scorers' releases, all sums, training by every method,
-    later steps of sums.
+    """Orders of every kind: all scorers' releases, looks, all sums, training by every
+    method, later steps of sums.
     """
     column = np.eye(server.width)[0]
     yield "a release", server.prepare(server.map(column=column))
+    yield from every_look(server)
     for sends in SUMS:
         yield f"{sends} of features", server.sums(sends)
     large = replace(
@@ -115,6 +120,10 @@ def undisclosed(
         if NOISY_SUMS in sends and is_entered(site):
             return ""
         return "it releases, and may not or without an entry"
+    if isinstance(reply, Counts) and isinstance(order, LookOrder):
+        if NOISY_COUNTS in sends and is_entered(site):
+            return problem_of_counts(reply, order, site.config.privacy)
+        return "it counts held-out records, and may not or without an entry"
     if isinstance(reply, Sums) and isinstance(order, SumsOrder):
         word = word_for_sums(order.sends, sends)
         return "" if word in sends else f"it sends {word} without noise"

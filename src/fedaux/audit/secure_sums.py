@@ -16,11 +16,12 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fedaux.audit.looks import look_order
 from fedaux.audit.own_site import OwnSite
 from fedaux.audit.result import AttackResult, AttackSkipped
 from fedaux.audit.site import AuditedSite, HostileServer
 from fedaux.audit.training import training_order
-from fedaux.config.sends import MODELS, NOISY_SUMS, SUMS
+from fedaux.config.sends import MODELS, NOISY_COUNTS, NOISY_SUMS, SUMS
 from fedaux.flower.federation import read_reply
 from fedaux.messages import (
     DataOrder,
@@ -166,6 +167,8 @@ class SecureSites:
                 orders.append(server.sums(kind))
         if MODELS in sends:
             orders.append(training_order(server))
+        if NOISY_COUNTS in sends:
+            orders.append(look_order(server))
         return orders
 
     def terms(self, order: DataOrder) -> SumTerms:

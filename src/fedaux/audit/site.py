@@ -30,10 +30,12 @@ from fedaux.flower.serialization import serialize
 from fedaux.messages import (
     ORDERS,
     HelloOrder,
+    LookOrder,
     Order,
     PrepareOrder,
     Release,
     SumsOrder,
+    Tallies,
     TrainOrder,
 )
 from fedaux.models import build, flatten_state
@@ -208,6 +210,21 @@ class HostileServer:
             sends=sends,
             width=random_features or self.width,
             random_features=random_features,
+            **self._network_fields(),
+        )
+
+    def look(self, tallies: Tallies, weights: NDArray[Any]) -> LookOrder:
+        """Count held-out records by what the head (W, b), flattened, says of features
+        of the server's extractor.
+        """
+        return LookOrder(
+            client=SITE_NAME,
+            tallies=tallies.to_json(),
+            size=tallies.size(self.classes),
+            random_features=self.config.random_features,
+            run="run",
+            known_entries=0,
+            weights={"parameters": weights.astype(np.float32)},
             **self._network_fields(),
         )
 

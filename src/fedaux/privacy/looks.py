@@ -18,8 +18,15 @@ def look_scale(order: LookOrder, privacy: PrivacyConfig, honest: int = 1) -> flo
     """Return the scale, in steps, of the noise of a look, or of one site's share of it
     if `honest` sites add theirs.
     """
-    sensitivity = Tallies.from_json(order.tallies).sensitivity(privacy.adjacency)
-    return noise_scale(order.size, sensitivity, look_budget(privacy), honest)
+    return scale_of(Tallies.from_json(order.tallies), order.size, privacy, honest)
+
+
+def scale_of(
+    tallies: Tallies, size: int, privacy: PrivacyConfig, honest: int = 1
+) -> float:
+    """Return the same for tallies with `size` bins, before there is an order."""
+    sensitivity = tallies.sensitivity(privacy.adjacency)
+    return noise_scale(size, sensitivity, look_budget(privacy), honest)
 
 
 def as_counts(noisy: Release) -> Counts:

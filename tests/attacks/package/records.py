@@ -39,10 +39,15 @@ from attacks.package.orders import (
 )
 from fedaux.audit.result import AttackResult, AttackSkipped
 from fedaux.audit.site import AuditedSite, HostileServer, compare_releases
+from fedaux.client.looks import count_in_bins
 from fedaux.config.prototype import PrototypeSpec
+from fedaux.config.sections import PrivacyConfig
 from fedaux.core.arrays import Arrays
 from fedaux.flower.federation import read_reply
-from fedaux.messages import TrainOrder, Update
+from fedaux.messages import Tallies, Tally, TrainOrder, Update
+from fedaux.messages.tallies import STEPS
+from fedaux.privacy.looks import look_budget
+from fedaux.privacy.mechanism import Summary, release
 from fedaux.privacy.module_validation import UnsupportedModuleError, validate_module
 from helpers.audited_sites import audited_site, set_mlp, write_rows
 
@@ -340,6 +345,29 @@ def added(folder: Path, audit: AuditConfig) -> AttackResult:
         for n in (7, 8)
     ]
     return tell_apart(sites, score_order(sites[0]), audit.more_draws())
+
+
+def looked(folder: Path, audit: AuditConfig) -> AttackResult:
+    """One held-out record exchanged for one that the model gets wrong, in four equal
+    tallies: it leaves a bin of each and enters another.
+
+    Neither a network nor the account has a part in this: the counts are those that a
+    client makes, and the noise is its own.
+    """
+    tallies = Tallies({str(number): Tally("answers") for number in range(4)})
+    privacy = PrivacyConfig(look_epsilon=audit.epsilon, delta=audit.delta)
+    sensitivity = tallies.sensitivity(privacy.adjacency)
+
+    def draw(label: int) -> Vector:
+        labels = np.array([label, *[0] * 7])
+        logits = np.tile(np.array([1.0, 0.0], np.float32), (8, 1))
+        counts = count_in_bins(tallies, 2, labels, logits, np.ones(8))
+        summary = Summary(counts, 1 / STEPS, sensitivity, privacy.adjacency, 8)
+        noisy = release(summary, "look", look_budget(privacy))
+        return np.asarray(noisy.arrays["values"], np.float64)
+
+    direction = np.tile(np.array([1.0, -1.0]), len(tallies.by_name))
+    return distinguish([partial(draw, 0), partial(draw, 1)], audit, "", direction)
 
 
 def trained(folder: Path, audit: AuditConfig) -> AttackResult:

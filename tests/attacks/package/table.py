@@ -76,6 +76,7 @@ ATTACKS: dict[str, tuple[str, Attack]] = {  # what is attacked, and how
     ),
     "noise-scores": ("noise on class sums, replace-one", records.exchanged),
     "noise-mean": ("noise on a mean of φ, add-remove", records.added),
+    "noise-look": ("noise on counts of held-out records", records.looked),
     "noise-drop-in": ("noise of a drop-in's release", messages.dropin_noise),
     "noise-training": ("noise on gradients", records.trained),
     "canaries": ("who took part in private training", records.canaries),

@@ -1,4 +1,6 @@
-"""Mutations of the layer around the noise: attacks 33 to 41 of docs/attacks.md."""
+"""Mutations of the layer around the noise: attacks 33 to 41 of docs/attacks.md, and
+those of looks.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from fedaux.audit import gate as audit_gate
 from fedaux.client import approvals, gate
 from fedaux.client.secure_sums import Participation
 from fedaux.deploy import certificates
-from fedaux.messages import DataOrder, RunPlan, types
+from fedaux.messages import DataOrder, RunPlan, Tallies, types
 from fedaux.messages.plan import KIND_OF_ORDER, Ask
 from fedaux.messages.types import Text
 from fedaux.privacy import curve25519
@@ -19,6 +21,7 @@ from fedaux.privacy.secure_sum import keys as session_keys
 from helpers.mutations.registry import fails
 
 LAYER = "attacks/test_layer.py"
+LOOKS = "attacks/test_looks.py"
 
 
 @fails(
@@ -81,6 +84,31 @@ def plans_have_short_ids(patch: pytest.MonkeyPatch) -> None:
         return digits[:16]
 
     patch.setattr(RunPlan, "hash", property(short))
+
+
+@fails(
+    f"{LOOKS}::test_looks_tell_counts_in_bins_with_noise",
+    red="it counts in bins that no site may count in",
+    attack="45",
+)
+def gate_does_not_read_tallies(patch: pytest.MonkeyPatch) -> None:
+    """A look is admitted in whatever bins the server declares."""
+    patch.setattr(gate, "Tallies", UncheckedTallies)
+
+
+class UncheckedTallies(Tallies):
+    def check(self, classes: int) -> None:
+        pass
+
+
+@fails(
+    f"{LOOKS}::test_one_approval_is_for_one_look",
+    red="LookOrder with another model is answered",
+    attack="46",
+)
+def plan_allows_looks_without_end(patch: pytest.MonkeyPatch) -> None:
+    """An approval covers any number of looks, each by another model."""
+    patch.setattr(approvals, "_check_room", lambda *_: None)
 
 
 @fails(

@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedaux.client import summaries
+from fedaux.client import held_out, summaries
 from fedaux.data import federated, images, text
 from fedaux.data.labels import DeclaredClasses
+from fedaux.messages import Tallies
 from fedaux.models.inference import predict_batches
 from fedaux.privacy import accounting, dp_sgd, mechanism, module_validation, per_record
 from fedaux.privacy.units import Units
@@ -26,6 +27,8 @@ from helpers.mutations.registry import fails, found_by
 
 SOURCE_CONTRACT = "attacks/test_source_contract.py::test_one_record_changes_no_other"
 PER_RECORD = "unit/privacy/test_per_record.py::test_integers_in_the_public_map_are_refused_and_too_many_bits_raise"
+LOOKS = "attacks/test_looks.py"
+HELD_OUT = "unit/client/test_held_out.py"
 CLASS_MOMENTS = "unit/scoring/test_class_moments.py"
 MODULE_VALIDATION = "unit/privacy/test_module_validation.py"
 ONE_DRAW = 100  # a hundred draws show that noise is wrong altogether
@@ -244,6 +247,38 @@ def half_the_reach(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(embedding, "SENSITIVITY", {"replace-one": 1.0, "add-remove": 1.0})
 
 
+@found_by("noise-look", draws=MANY_DRAWS)
+@fails(
+    f"{LOOKS}::test_counts_of_neighbours_are_as_hard_to_tell_apart_as_claimed",
+    red="<= 4.0",
+    attack="43",
+)
+def tallies_are_paid_for_once(patch: pytest.MonkeyPatch) -> None:
+    """The sensitivity of a look is that of one tally, however many it asks for."""
+    sensitivity = Tallies.sensitivity
+
+    def of_one(self: Tallies, adjacency: str) -> float:
+        name, tally = next(iter(self.by_name.items()))
+        return sensitivity(Tallies({name: tally}), adjacency)
+
+    patch.setattr(Tallies, "sensitivity", of_one)
+
+
+@fails(
+    f"{HELD_OUT}::test_parts_of_neighbours_differ_in_one_record_at_most",
+    red="assert",
+    attack="44",
+)
+def places_decide_who_is_held_out(patch: pytest.MonkeyPatch) -> None:
+    """Who is held out follows from a record's place in the file."""
+
+    def by_place(records: Any, secret: bytes, unit: str) -> NDArray[np.uint64]:
+        rng = np.random.default_rng(list(secret))
+        return rng.integers(0, 2**64, len(records), np.uint64)
+
+    patch.setattr(held_out, "unit_ranks", by_place)
+
+
 # private training
 
 
@@ -310,7 +345,7 @@ def noise_is_guessed_badly(patch: pytest.MonkeyPatch) -> None:
 _add_noise = mechanism.add_noise
 
 
-@found_by("noise-scores", draws=MANY_DRAWS)
+@found_by("noise-look", "noise-scores", draws=MANY_DRAWS)
 @found_by("noise-mean", "noise-drop-in", "noise-training", draws=MANY_DRAWS, slow=True)
 def half_the_noise(patch: pytest.MonkeyPatch) -> None:
     """Noise has half the scale that is claimed."""
