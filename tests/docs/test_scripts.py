@@ -41,3 +41,10 @@ def test_the_picture_of_the_rooms_shows_the_imports() -> None:
     assert set(picture.PURPOSES) == {
         path.parent.name for path in picture.PACKAGE.glob("*/__init__.py")
     }
+
+
+@pytest.mark.parametrize("name", ["sight", "topology"])
+def test_the_pictures_are_those_of_their_script(name: str) -> None:
+    pictures = imported(ROOT / "docs" / "pictures.py")
+    drawn = (pictures.IMAGES / f"{name}.svg").read_text(encoding="utf-8")
+    assert drawn == getattr(pictures, name)(), "run `python docs/pictures.py`"

@@ -1,0 +1,330 @@
+"""Draws three pictures: images/forgetting.svg (what averaging does to models of
+different classes), images/sight.svg (who sees what) and images/topology.svg (the parts
+of a deployment). `python docs/pictures.py` writes them again.
+"""
+
+from collections.abc import Iterator
+from html import escape
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+IMAGES = Path(__file__).resolve().parent / "images"
+WIDTH = 520
+SERVER, SITE, PROTECTED, INNER = "#2f5d8c", "#7d4a78", "#2e7560", "#ffffff2e"
+HEAD = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"
+     role="img" aria-labelledby="t d"
+     font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif">
+  <!-- Drawn by docs/pictures.py. Text is on filled shapes, so it reads on light and on dark pages. -->
+  <title id="t">{title}</title>
+  <desc id="d">{described}</desc>
+  <style>
+    text {{ fill: #fff; font-size: 16px; }}
+    .h {{ font-size: 18px; font-weight: 600; }}
+    .m {{ text-anchor: middle; }}
+    .line {{ stroke: #8a94a6; stroke-width: 2.5; fill: none; }}
+  </style>
+  <defs>
+    <marker id="a" viewBox="0 0 10 10" refX="8.5" refY="5" markerWidth="7" markerHeight="7" orient="auto">
+      <path d="M0 0 L10 5 L0 10 z" fill="#8a94a6"/>
+    </marker>
+  </defs>
+"""
+
+
+def picture(title: str, described: str, height: float, shapes: list[str]) -> str:
+    head = HEAD.format(
+        width=WIDTH, height=height, title=escape(title), described=escape(described)
+    )
+    return head + "".join(f"  {shape}\n" for shape in shapes) + "</svg>\n"
+
+
+def box(left: float, top: float, width: float, height: float, fill: str) -> str:
+    return (
+        f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" '
+        f'rx="9" fill="{fill}"/>'
+    )
+
+
+def words(left: float, top: float, text: str, kind: str = "") -> str:
+    named = f' class="{kind}"' if kind else ""
+    return f'<text x="{left:g}" y="{top:g}"{named}>{escape(text)}</text>'
+
+
+def arrow(path: str) -> str:
+    return f'<path class="line" d="{path}" marker-end="url(#a)"/>'
+
+
+# Why averaging forgets: two sites, two classes each, all of it computed below.
+
+CENTRES = np.array([(-1.1, 1.0), (1.1, 1.0), (-1.1, -1.0), (1.1, -1.0)])
+CLASS_COLOURS = ("#e0a030", "#4fa9a0", "#c06a8a", "#6f8fd0")
+SITES = ((0, 1), (2, 3))
+START = 2  # of the networks: the middle of 0, 1 and 2, which reach 60, 73 and 69 %
+SPREAD, RECORDS, SPAN, CELLS = 0.33, 60, 2.0, 40
+PANEL = 240
+HEADLINE = 32
+SHOWN = 12  # records of each class that are drawn
+
+
+def draws(seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """As many records of every class, around its centre."""
+    random = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(CENTRES)), RECORDS)
+    noise = random.normal(scale=SPREAD, size=(len(labels), 2))
+    return (CENTRES[labels] + noise).astype(np.float32), labels
+
+
+def fresh() -> nn.Sequential:
+    """A small network, the same each time."""
+    torch.manual_seed(START)
+    return nn.Sequential(
+        nn.Linear(2, 32),
+        nn.ReLU(),
+        nn.Linear(32, 32),
+        nn.ReLU(),
+        nn.Linear(32, len(CENTRES)),
+    )
+
+
+def trained(x: NDArray[np.float32], y: NDArray[np.int64]) -> nn.Sequential:
+    """A small network from the common start, trained on these records only."""
+    network = fresh()
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
+    for _ in range(400):
+        optimiser.zero_grad()
+        cross_entropy(network(torch.from_numpy(x)), torch.from_numpy(y)).backward()
+        optimiser.step()
+    return network
+
+
+def average(networks: list[nn.Sequential]) -> nn.Sequential:
+    merged = fresh()
+    states = [network.state_dict() for network in networks]
+    merged.load_state_dict(
+        {key: sum(state[key] for state in states) / len(states) for key in states[0]}
+    )
+    return merged
+
+
+def logits(network: nn.Sequential, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    with torch.no_grad():
+        return network(torch.from_numpy(x)).numpy()
+
+
+def density(
+    records: NDArray[np.float32], x: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """A kernel density of a site's records: how much a point looks like its data."""
+    distances = ((x[:, None] - records[None]) ** 2).sum(-1)
+    return np.exp(-distances / (2 * SPREAD**2)).mean(1)
+
+
+def weighted(
+    networks: list[nn.Sequential],
+    records: list[NDArray[np.float32]],
+    x: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Each model counts where the point looks like its site's records."""
+    weights = np.stack([density(own, x) for own in records])
+    weights /= weights.sum(0) + 1e-30
+    votes = np.stack([logits(network, x) for network in networks])
+    return (weights[..., None] * votes).sum(0)
+
+
+def regions(classes: NDArray[np.int64], left: float, top: float) -> Iterator[str]:
+    """The predicted class of every cell, cells of one class and row in one shape."""
+    size = PANEL / CELLS
+    for row in range(CELLS):
+        column = 0
+        for kind, cells in groupby(classes[row]):
+            count = len(list(cells))
+            yield (
+                f'<rect x="{left + column * size:g}" y="{top + row * size:g}" '
+                f'width="{count * size + 0.9:g}" height="{size + 0.9:g}" '
+                f'fill="{CLASS_COLOURS[kind]}"/>'
+            )
+            column += count
+
+
+def forgetting() -> str:
+    x, y = draws(seed=0)
+    x_test, y_test = draws(seed=1)
+    parts = [np.isin(y, classes) for classes in SITES]
+    records = [x[part] for part in parts]
+    networks = [trained(x[part], y[part]) for part in parts]
+    merged = average(networks)
+    ticks = (np.arange(CELLS) + 0.5) / CELLS * 2 * SPAN - SPAN
+    columns, rows = np.meshgrid(ticks, -ticks)
+    grid = np.stack([columns.ravel(), rows.ravel()], 1).astype(np.float32)
+    every = np.arange(len(y))
+    panels = [
+        ("Model of site A", lambda at: logits(networks[0], at), every[parts[0]]),
+        ("Model of site B", lambda at: logits(networks[1], at), every[parts[1]]),
+        ("Their average", lambda at: logits(merged, at), every),
+        ("Weighted by data", lambda at: weighted(networks, records, at), every),
+    ]
+    shapes: list[str] = []
+    for number, (name, predict, shown) in enumerate(panels):
+        left = 10 + (number % 2) * (PANEL + 20)
+        top = 10 + (number // 2) * (PANEL + HEADLINE + 18)
+        right = (predict(x_test).argmax(1) == y_test).mean()
+        fill = PROTECTED if number == 3 else SERVER if number == 2 else SITE
+        shapes.append(box(left, top, PANEL, HEADLINE + 12, fill))
+        shapes.append(words(left + 10, top + 22, name))
+        shapes.append(
+            f'<text x="{left + PANEL - 10:g}" y="{top + 22:g}" '
+            f'text-anchor="end" class="h">{100 * right:.0f} %</text>'
+        )
+        predicted = predict(grid).argmax(1).reshape(CELLS, CELLS)
+        shapes.extend(regions(predicted, left, top + HEADLINE))
+        for kind in range(len(CENTRES)):
+            for place in [i for i in shown if y[i] == kind][:SHOWN]:
+                across = left + (x[place, 0] + SPAN) / (2 * SPAN) * PANEL
+                down = top + HEADLINE + (SPAN - x[place, 1]) / (2 * SPAN) * PANEL
+                shapes.append(
+                    f'<circle cx="{across:.1f}" cy="{down:.1f}" r="4.5" '
+                    f'fill="{CLASS_COLOURS[kind]}" stroke="#fff" stroke-width="1.6"/>'
+                )
+    described = (
+        "Four classes of points, two at each site. The model of each site gives every "
+        "point one of its two classes. The average of the two models is wrong in large "
+        "areas. If each model counts where the points look like its site's data, all "
+        "four classes have their area."
+    )
+    height = 10 + 2 * (PANEL + HEADLINE + 18)
+    return picture("Why averaging forgets", described, height, shapes)
+
+
+# Who sees what: the same three sites under three settings.
+
+NUMBERS = np.array([(5, 9, 3, 7, 2), (8, 2, 6, 3, 9), (3, 6, 9, 2, 5)], float)
+NOISE = np.array([(3, -4, 4, -3, 4), (-4, 4, -2, 4, -5), (4, -3, -4, 5, 3)], float)
+HIDDEN = np.array([(7, 1, 8, 9, 4), (2, 9, 1, 6, 3), (9, 4, 2, 8, 7)], float)
+SETTINGS = (
+    (
+        "Without noise",
+        "The server sees the numbers of each site.",
+        "Default of local models: not protected.",
+    ),
+    (
+        "Local noise",
+        "The server sees noisy numbers of each site.",
+        "Default of scores: (ε, δ)-private.",
+    ),
+    (
+        "Secure sum with noise",
+        "The server sees one noisy sum, and no site.",
+        "The sum is (ε, δ)-private, with less noise.",
+    ),
+)
+BLOCK = 262
+
+
+def bars(
+    values: NDArray[np.float64], left: float, base: float, colour: str
+) -> Iterator[str]:
+    for place, value in enumerate(values):
+        tall = 3.4 * max(value, 0.6)
+        yield (
+            f'<rect x="{left + 15 * place:g}" y="{base - tall:g}" width="11" '
+            f'height="{tall:g}" rx="2" fill="{colour}"/>'
+        )
+
+
+def seen_by_the_server(setting: int) -> list[NDArray[np.float64]]:
+    if setting == 0:
+        return list(NUMBERS)
+    if setting == 1:
+        return list(NUMBERS + NOISE)
+    return [(NUMBERS.sum(0) + NOISE.mean(0)) / 2.4]
+
+
+def sight() -> str:
+    plain, noisy, masked = "#f2b84b", "#7fd1c7", "#c9c3d6"
+    shapes: list[str] = []
+    for number, (name, sees, protection) in enumerate(SETTINGS):
+        top = 10 + number * (BLOCK + 14)
+        fill = (SITE, SERVER, PROTECTED)[number]
+        shapes.append(box(10, top, WIDTH - 20, BLOCK, fill))
+        shapes.append(words(26, top + 28, name, "h"))
+        for site, values in enumerate(NUMBERS):
+            left = 26 + site * 160
+            shapes.append(box(left, top + 42, 148, 56, INNER))
+            shapes.append(words(left + 9, top + 76, f"site {'ABC'[site]}"))
+            sent = (values, values + NOISE[site], HIDDEN[site])[number]
+            colour = (plain, noisy, masked)[number]
+            shapes.extend(bars(sent, left + 66, top + 90, colour))
+            target = left + 74 if number < 2 else 260 + (site - 1) * 34
+            shapes.append(
+                arrow(f"M{left + 74:g} {top + 100:g} L{target:g} {top + 126:g}")
+            )
+        shapes.append(box(26, top + 130, WIDTH - 52, 64, INNER))
+        shapes.append(words(36, top + 168, "server"))
+        seen = seen_by_the_server(number)
+        for place, values in enumerate(seen):
+            left = 100 + place * 140 if len(seen) > 1 else 224
+            shapes.extend(
+                bars(values, left, top + 186, plain if number == 0 else noisy)
+            )
+        shapes.append(words(26, top + 220, sees))
+        shapes.append(words(26, top + 246, protection))
+    described = (
+        "Three sites send numbers to a server. Without noise, the server sees the "
+        "numbers of each site. With local noise, it sees noisy numbers of each site. In "
+        "a secure sum, masks hide what each site sends, and the server sees only the "
+        "noisy sum of all sites."
+    )
+    height = 10 + len(SETTINGS) * (BLOCK + 14)
+    return picture("Who sees what", described, height, shapes)
+
+
+# The parts of a deployment, as `fedaux deploy init` writes them.
+
+SITE_NAMES = ("berlin", "paris", "rome")
+
+
+def topology() -> str:
+    shapes = [box(10, 10, WIDTH - 20, 186, SERVER), words(26, 40, "Server", "h")]
+    shapes += [box(26, 54, 224, 58, "#1f4266"), words(38, 78, "superexec.sh, run.sh")]
+    shapes.append(words(38, 100, "the server's app"))
+    shapes += [box(270, 54, 224, 58, "#1f4266"), words(282, 78, "public records")]
+    shapes.append(words(282, 100, "and test records"))
+    shapes += [box(26, 124, WIDTH - 52, 58, "#1f4266"), words(38, 148, "superlink.sh")]
+    shapes.append(words(38, 170, "the only open port, TLS, keys of known sites"))
+    for number, name in enumerate(SITE_NAMES):
+        left = 10 + number * 170
+        shapes.append(box(left, 286, 160, 208, SITE))
+        shapes.append(words(left + 14, 316, f"Site {name}", "h"))
+        shapes += [box(left + 10, 330, 140, 38, "#5c3358")]
+        shapes.append(words(left + 20, 354, "supernode.sh"))
+        shapes += [box(left + 10, 376, 140, 60, "#5c3358")]
+        shapes.append(words(left + 20, 400, "records"))
+        shapes.append(words(left + 20, 424, "never sent"))
+        shapes += [box(left + 10, 444, 140, 38, "#5c3358")]
+        shapes.append(words(left + 20, 468, "vault: account"))
+        shapes.append(arrow(f"M{left + 80:g} 284 V202"))
+    shapes += [box(96, 222, 328, 40, "#4a5466")]
+    shapes.append(words(260, 247, "each site calls in, over TLS, with its key", "m"))
+    described = (
+        "One server and three sites. At the server, superlink.sh listens at the only "
+        "open port and admits sites with known keys, superexec.sh and run.sh run the "
+        "server's app, and public and test records are there. Each site runs "
+        "supernode.sh, which calls the server over TLS. Its records are never sent, and "
+        "its vault has the account of what was spent."
+    )
+    return picture("The parts of a deployment", described, 504, shapes)
+
+
+if __name__ == "__main__":
+    for name, draw in (
+        ("forgetting", forgetting),
+        ("sight", sight),
+        ("topology", topology),
+    ):
+        (IMAGES / f"{name}.svg").write_text(draw(), encoding="utf-8")
