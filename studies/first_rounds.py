@@ -8,7 +8,8 @@ Every arm starts from the same private head: same split, same noise. "before" ha
 defaults of earlier versions: one epoch of distillation at 5e-5, and under a computed head
 SGD at 0.01 with gradients of any length and BatchNorm's statistics of each client. FedDF
 weighs all teachers alike, FedET by the variance of their logits, and FedAvg does not
-distil.
+distil. "constant" arms have a constant learning rate, BatchNorm's statistics of each
+client, and 200 steps of distillation in every round.
 """
 
 from __future__ import annotations
@@ -98,6 +99,11 @@ BEFORE: Settings = {
     "local.schedule": "constant",
     "local.freeze_batch_norm": False,
 }
+CONSTANT: Settings = {
+    "distill.steps": 200,
+    "local.schedule": "constant",
+    "local.freeze_batch_norm": False,
+}
 FROM_THE_HEAD: Settings = {"head_init": "private-head", "prepare": "all"}
 ARMS: dict[str, Settings] = {
     "before": {"method": "fedaux", **BEFORE},
@@ -106,7 +112,14 @@ ARMS: dict[str, Settings] = {
     "FedDF": {"method": "feddf+p", **FROM_THE_HEAD},
     "FedET": {"method": "fedet+p", **FROM_THE_HEAD},
     "SCAFFOLD": {"method": "scaffold+p", **FROM_THE_HEAD},
+    "FedAUX, constant": {"method": "fedaux", **CONSTANT},
+    "FedAvg, constant": {"method": "fedavg+p", **FROM_THE_HEAD, **CONSTANT},
+    "FedDF, constant": {"method": "feddf+p", **FROM_THE_HEAD, **CONSTANT},
 }
+WITH_DEFAULTS = ("FedAUX", "FedAvg", "FedDF", "FedET", "SCAFFOLD")
+WHOLE_NETWORKS = tuple(
+    case for case, settings in CASES.items() if not settings.get("head_only")
+)
 START: Settings = {"method": "private-head", "rounds": 1}
 BASE: Settings = {
     "rounds": ROUNDS,
@@ -184,7 +197,6 @@ def read(results: Path) -> dict[str, list[float]]:
 
 
 BEFORE_AND_NOW = ("start", "before", "FedAUX")
-FROM_ONE_START = tuple(arm for arm in ARMS if arm != "before")
 
 
 def complete_seeds(
@@ -225,18 +237,43 @@ def table_of_rounds(curves: dict[str, list[float]]) -> str:
     return "\n".join(lines)
 
 
-def table_of_arms(curves: dict[str, list[float]]) -> str:
-    """What distillation and the teachers' weights add, and the rivals from one start."""
-    arms = tuple(
-        arm
-        for arm in FROM_ONE_START
-        if all(complete_seeds(curves, case, (arm,)) for case in CASES)
-    )
+def table_of_worst_rounds(curves: dict[str, list[float]]) -> str:
+    """Whether any round of today's defaults is below its start, on each split."""
+    lines = [
+        "| case | split | start | round 1 | round 5 | round 10 | worst − start |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for case in CASES:
+        for seed in complete_seeds(curves, case, ("start", "FedAUX")):
+            start = curves[key_of(case, "start", seed)][-1]
+            now = curves[key_of(case, "FedAUX", seed)]
+            rounds = [f"{100 * now[r - 1]:.1f}" for r in (1, 5, 10)]
+            worst = f"{100 * (min(now) - start):+.1f}"
+            cells = [case, str(seed), f"{100 * start:.1f}", *rounds, worst]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def has_all_cases(curves: dict[str, list[float]], arm: str) -> bool:
+    pair = ("FedAUX", arm)
+    return all(complete_seeds(curves, case, pair) for case in CASES)
+
+
+def table_of_constants(curves: dict[str, list[float]]) -> str:
+    """What a constant rate, clients' BatchNorm and constant distillation change."""
+    arms = ("FedAUX", "FedAUX, constant", "FedAvg, constant")
+    return table_of_curves(curves, list(WHOLE_NETWORKS), arms)
+
+
+def table_of_curves(
+    curves: dict[str, list[float]], cases: list[str], arms: tuple[str, ...]
+) -> str:
+    """Rounds 1, 5 and 10 of these arms, on the splits that all of them have."""
     lines = [
         f"| case, rounds 1 / 5 / 10 | {' | '.join(arms)} |",
         f"| --- |{' --- |' * len(arms)}",
     ]
-    for case in CASES:
+    for case in cases:
         if not complete_seeds(curves, case, arms):
             continue
         cells = [case]
@@ -251,7 +288,7 @@ def table_of_arms(curves: dict[str, list[float]]) -> str:
     return "\n".join(lines)
 
 
-def differences(curves: dict[str, list[float]]) -> str:
+def differences(curves: dict[str, list[float]], rivals: list[str]) -> str:
     """FedAUX less FedAvg (distillation), FedDF and FedET (the teachers' weights), in
     points, as the mean of the cases with its standard error over them.
     """
@@ -259,12 +296,9 @@ def differences(curves: dict[str, list[float]]) -> str:
         "| FedAUX less | round 1 | round 5 | round 10 |",
         "| --- | --- | --- | --- |",
     ]
-    for arm in FROM_ONE_START[1:]:
+    for arm in rivals:
         pair = ("FedAUX", arm)
-        known = [case for case in CASES if complete_seeds(curves, case, pair)]
-        if not known:
-            continue
-        cells = [f"{arm}, {len(known)} cases"]
+        cells = [arm]
         for r in (1, 5, 10):
             gaps = [
                 100
@@ -272,9 +306,9 @@ def differences(curves: dict[str, list[float]]) -> str:
                     curves_of(curves, case, "FedAUX", pair)[:, r - 1].mean()
                     - curves_of(curves, case, arm, pair)[:, r - 1].mean()
                 )
-                for case in known
+                for case in CASES
             ]
-            error = np.std(gaps, ddof=1) / np.sqrt(len(gaps)) if len(gaps) > 1 else 0
+            error = np.std(gaps, ddof=1) / np.sqrt(len(gaps))
             cells.append(f"{np.mean(gaps):+.1f} ± {error:.1f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -309,18 +343,26 @@ def picture(curves: dict[str, list[float]]) -> Svg:
 
 def write_tables(results: Path) -> None:
     curves = read(results)
-    text = "\n\n".join(
-        [
-            "# The first rounds from a private head",
-            str(__doc__),
-            "Accuracy in %, means of the splits; ± is a standard deviation over splits "
-            "at round 10.",
-            table_of_rounds(curves),
-            table_of_arms(curves),
+    parts = [
+        "# The first rounds from a private head",
+        str(__doc__),
+        "Accuracy in %, means of the splits; ± is a standard deviation over splits "
+        "at round 10.",
+        table_of_rounds(curves),
+        "Now, on each split:",
+        table_of_worst_rounds(curves),
+        "Whole networks, today's defaults and constant ones:",
+        table_of_constants(curves),
+    ]
+    rivals = [arm for arm in WITH_DEFAULTS[1:] if has_all_cases(curves, arm)]
+    if rivals:
+        parts += [
+            "From one start, with today's defaults:",
+            table_of_curves(curves, list(CASES), ("FedAUX", *rivals)),
             "Means of the cases, in points; ± is a standard error over cases.",
-            differences(curves),
+            differences(curves, rivals),
         ]
-    )
+    text = "\n\n".join(parts)
     results.with_suffix(".md").write_text(text + "\n")
     drawing = picture(curves).standalone()
     spoken = drawing.replace("<style>", f"{SPOKEN}<style>", 1)
