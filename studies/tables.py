@@ -18,7 +18,7 @@ import json
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,12 @@ RESULTS = REPOSITORY / "studies" / "results" / "tables.json"
 SEEDS = (0, 1, 2, 3, 4)
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 NOISES = {"secure": True, "local": False}
+# beside what `init` proposes: the scorer that chooses a signed sum
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "": (),
+    "signed sum, ": ("privacy.scorer=class-moments", "privacy.embedding_dim=0"),
+}
+VARIED = ("heart by hospital",)
 FLAMBY_SEEDS = (42, 43, 44, 45, 46)
 
 
@@ -250,8 +256,12 @@ class Folder:
     def schema(self) -> TableSchema:
         return TableSchema.load(self.path / "schema.toml")
 
-    def run(self, epsilon: float, secure: bool, seed: int) -> Scores:
-        """`fedaux run table.toml` at this ε, tested on test.csv."""
+    def run(
+        self, epsilon: float, secure: bool, seed: int, settings: Sequence[str] = ()
+    ) -> Scores:
+        """`fedaux run table.toml` at this ε with further settings, tested on
+        test.csv.
+        """
         schema = str(self.path / "schema.toml")
         test = str(self.path / "test.csv")
         config = fedaux.Config.load(
@@ -261,6 +271,7 @@ class Folder:
                 f"federation.secure={str(secure).lower()}",
                 f"seed={seed}",
                 f"data.options={{schema = '{schema}', test = '{test}'}}",
+                *settings,
             ],
         )
         started = time.perf_counter()
@@ -332,15 +343,18 @@ def run_all(results: Path, cases: list[str]) -> None:
 def arms_of(
     case: str, seed: int, known: Mapping[str, Any]
 ) -> Iterator[tuple[str, Scores]]:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Folder.write(Path(name), CASES[case](seed))
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder.write(Path(path), CASES[case](seed))
         if f"{case}|pooled logistic regression|{seed}" not in known:
             yield from folder.unprotected().items()
-        for noise, secure in NOISES.items():
-            for epsilon in EPSILONS:
-                arm = f"{noise}, ε = {epsilon:g}"
-                if f"{case}|{arm}|{seed}" not in known:
-                    yield arm, folder.run(epsilon, secure, seed)
+        for name, settings in VARIANTS.items():
+            if name and case not in VARIED:
+                continue
+            for noise, secure in NOISES.items():
+                for epsilon in EPSILONS:
+                    arm = f"{name}{noise}, ε = {epsilon:g}"
+                    if f"{case}|{arm}|{seed}" not in known:
+                        yield arm, folder.run(epsilon, secure, seed, settings)
 
 
 def read(results: Path) -> dict[str, dict[str, float]]:

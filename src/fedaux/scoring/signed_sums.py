@@ -44,8 +44,10 @@ SHIFT = (
     0.05  # a priori variance of the mean of private rows, in units of the public one
 )
 LEAST_VARIANCE = 1e-6  # of the largest: of a direction that counts
-# of the mean eigenvalue of second moments: up to this error, they are worth their noise
-MOMENTS_ERROR = 0.25
+# second moments are sent from so many records per direction on, and up to this noise, in
+# units of their mean eigenvalue
+RECORDS_PER_DIRECTION = 200
+MOMENTS_NOISE = 2.0
 SIGNED_DIMENSIONS = (4, 8, 16, 32, 64, 128, 256)
 
 
@@ -201,7 +203,8 @@ def choose_signed(
         explained[k] = float((shares[: len(variances)] * known).sum())
     best = max(explained, key=explained.__getitem__)
     k = len(spectra[best])
-    return k if _moments_error(k, noise, facts) > MOMENTS_ERROR else 0
+    few = facts.records < RECORDS_PER_DIRECTION * k
+    return k if few or _moments_noise(k, noise, facts) > MOMENTS_NOISE else 0
 
 
 def _spectrum_of_phi(rows: Features, k: int, of_negatives: Spectrum | None) -> Vector:
@@ -212,14 +215,13 @@ def _spectrum_of_phi(rows: Features, k: int, of_negatives: Spectrum | None) -> V
     return variances[::-1]
 
 
-def _moments_error(k: int, noise: float, facts: PublicFacts) -> float:
-    """The largest error that noise and few records leave on an eigenvalue of the mean of
-    φφᵀ, in units of their mean, 1/k.
+def _moments_noise(k: int, noise: float, facts: PublicFacts) -> float:
+    """What noise adds to the largest eigenvalue of the mean of φφᵀ, in units of their
+    mean, 1/k.
 
-    Noise of deviation τ on the diagonal reaches τ√(2k); its share of a record's norm is
-    taken to be a half, m² = 1/2. The entries of a mean over n records have deviations
-    of about 1/(k√n).
+    Noise of deviation τ on the diagonal reaches τ√(2k). Second moments are taken to have
+    half of a record's squared norm.
     """
-    of_sum = noise * math.sqrt(2) * sensitivity(np.array([1.0, 0.0]), facts.adjacency)
-    of_records = 1 / (k * math.sqrt(facts.records))
-    return k * math.sqrt(2 * k) * math.hypot(of_sum, of_records)
+    deviation = noise * math.sqrt(2)
+    deviation *= sensitivity(np.array([1.0, 0.0]), facts.adjacency)
+    return k * math.sqrt(2 * k) * deviation
