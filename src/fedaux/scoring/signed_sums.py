@@ -29,7 +29,6 @@ from fedaux.scoring.embedding import (
     ClassValues,
     Spectrum,
     embed,
-    posterior_mean,
     public_map,
 )
 from fedaux.scoring.moments_plan import MAX_DIMENSION, PUBLIC_ROWS, PublicFacts
@@ -40,9 +39,7 @@ POWER = 4.0  # of the public variance: see above
 EXPLAINED = 0.2  # share of the variance of s that φ explains, a priori
 BALANCE = 0.15  # a priori standard deviation of the mean of s
 MOST_BALANCE = 0.98
-SHIFT = (
-    0.05  # a priori variance of the mean of private rows, in units of the public one
-)
+SHIFT_DEVIATIONS = 2.0  # of its noise that the plain sum must be off the public mean
 LEAST_VARIANCE = 1e-6  # of the largest: of a direction that counts
 # second moments are sent from so many records per direction on, and up to this noise, in
 # units of their mean eigenvalue
@@ -87,10 +84,12 @@ class SignedSum:
         balance = self._shrunk_balance()
         variances, directions = _directions(reference)
         # the covariance of φ and s, along each direction
-        mean = self._shifted_mean(reference)
-        found = directions.T @ (self.mean - balance * mean)
-        prior = prior_variances(variances)
         noise = self.noise**2 + variances / self.records
+        shift, shift_noise = self._shift(reference, variances, directions)
+        mean = reference.mean + directions @ shift
+        found = directions.T @ (self.mean - balance * mean)
+        noise = noise + balance**2 * shift_noise
+        prior = prior_variances(variances)
         weights = prior / (prior + noise) * found / variances
         uncertain = prior * noise / (prior + noise) / np.square(variances)
         unexplained = 1 - balance**2 - float((np.square(weights) * variances).sum())
@@ -102,19 +101,22 @@ class SignedSum:
         bias = scale * balance - on_phi @ mean
         return np.stack([-on_phi / 2, on_phi / 2]), np.array([-bias / 2, bias / 2])
 
-    def _shifted_mean(self, reference: Reference) -> Vector:
-        """The mean of private rows: the public one, moved as far as the noise on the
-        plain sum allows.
+    def _shift(
+        self, reference: Reference, variances: Vector, directions: Vector
+    ) -> tuple[Vector, Vector]:
+        """(how far the mean of private rows is from the public one, its uncertainty as a
+        variance) along each direction.
+
+        A priori the shift has a share of the public variance, which is what the plain
+        sum shows beyond its noise: none, if that could be noise.
         """
-        covariance = reference.covariance
-        shift = posterior_mean(
-            self.plain_mean - reference.mean,
-            SHIFT * covariance,
-            covariance,
-            self.balance_noise,
-            self.records,
-        )
-        return np.asarray(reference.mean + shift)
+        off = directions.T @ (self.plain_mean - reference.mean)
+        noise = self.balance_noise**2 + variances / self.records
+        allowed = noise.sum() + SHIFT_DEVIATIONS * math.sqrt(2 * (noise**2).sum())
+        beyond = float(np.square(off).sum() - allowed)
+        prior = max(beyond, 0.0) / float(variances.sum()) * variances
+        trust = prior / (prior + noise)
+        return trust * off, trust * noise
 
     def _shrunk_balance(self) -> float:
         trust = BALANCE**2 / (BALANCE**2 + self.balance_noise**2)
