@@ -41,6 +41,10 @@ app = typer.Typer(
             "fedaux deploy init try-out --config images.toml --data berlin=scans/b "
             "--data paris=scans/p --test scans/test"
         ),
+        (
+            "fedaux deploy init hospitals --config images.toml --data berlin=scans/b "
+            "--data paris=scans/p     # tested at the sites"
+        ),
     )
 )
 def init(
@@ -66,7 +70,14 @@ def init(
         ),
     ] = None,
     test: Annotated[
-        str, typer.Option(metavar="PATH", help="The server's labelled test data.")
+        str,
+        typer.Option(
+            metavar="PATH",
+            help=(
+                "The server's labelled test data. Without any, the sites test the "
+                "final model."
+            ),
+        ),
     ] = "",
     as_json: Json = False,
 ) -> None:
@@ -74,7 +85,12 @@ def init(
     settings, scripts, a README.
     """
     from fedaux.config.schema import Config
-    from fedaux.deploy.layout import Address, demo_config, write_layout
+    from fedaux.deploy.layout import (
+        Address,
+        demo_config,
+        percent_held_out,
+        write_layout,
+    )
     from fedaux.deploy.site_data import parse_paths, with_own_data
 
     base = demo_config()
@@ -88,8 +104,20 @@ def init(
     write_layout(folder, sites, Address(host, port), server_base, site_bases)
     readme = folder / "README.md"
     script = folder / "try-all.sh"
-    result = {"folder": str(folder), "sites": sites, "readme": str(readme)}
+    held_out = percent_held_out(server_base)
+    result = {
+        "folder": str(folder),
+        "sites": sites,
+        "readme": str(readme),
+        "site_test_fraction": server_base.data.site_test_fraction,
+        "look_epsilon": server_base.privacy.look_epsilon,
+    }
     lines = [f"{readme} lists what to do next, in order."]
+    if held_out:
+        lines.append(
+            f"Each site holds out {held_out} of its records, and tests the final model "
+            f"on them at ε = {server_base.privacy.look_epsilon:g}."
+        )
     if script.exists():
         lines.append(f"{script} plays the server and all sites on this machine.")
     print_result(as_json, result, *lines)

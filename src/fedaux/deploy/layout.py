@@ -173,7 +173,13 @@ def write_layout(
     _write(folder / "systemd", units)
     _write(folder / "monitoring", monitoring_files())
     compose = render("compose.yaml", sites=sites, user=os.getuid(), group=os.getgid())
-    readme = render("README.md", sites=sites, address=address)
+    readme = render(
+        "README.md",
+        sites=sites,
+        address=address,
+        held_out=percent_held_out(base),
+        look_epsilon=base.privacy.look_epsilon,
+    )
     _write(folder, {"compose.yaml": compose, "README.md": readme})
     if address.one_machine:
         script = render("try-all.sh", sites=sites)
@@ -333,6 +339,15 @@ def site_notes(base: Config) -> dict[str, str]:
 
 
 # Settings
+
+
+def percent_held_out(config: Config) -> str:
+    """The share of its records that each site holds out for a test, or "" if it holds
+    out none.
+    """
+    if not config.tests_at_sites:
+        return ""
+    return f"{100 * config.data.site_test_fraction:g} %"
 
 
 def sends_sums(config: Config) -> bool:

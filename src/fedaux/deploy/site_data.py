@@ -1,5 +1,5 @@
-"""Where the records of each party are: every site has its own folder, and the server
-has test data of its own.
+"""Where the records of each party are: every site has its own folder. The server has
+labelled test data of its own, or the sites test the final model.
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from pathlib import Path
 
 from fedaux.config.schema import Config
 from fedaux.deploy.env import DeployError
+
+# where the server has no test data
+SITE_TEST_FRACTION = 0.2
+LOOK_EPSILON = 1.0
 
 
 def parse_paths(words: Sequence[str], sites: Sequence[str]) -> dict[str, str]:
@@ -49,12 +53,15 @@ def with_own_data(
         base: The settings of the run, as they were simulated.
         sites: The names of the sites.
         paths: The path of each site's records. They need not be on this machine.
-        test: The path of the server's labelled test data.
+        test: The path of the server's labelled test data. Without any, the sites test
+            the final model, unless digits stand in for all data.
 
     Returns:
         The settings for the server and those for each site. A path that no one has
         named stays empty, to be filled in.
     """
+    if not test and base.data.source != "digits":
+        base = with_site_test(base)
     if not (base.data.path or paths or test):
         return base, dict.fromkeys(sites, base)
     if not base.aux.source:
@@ -73,13 +80,8 @@ def with_own_data(
             f"which records does each site have? {base.data.path} cannot be those of "
             f"all: add {words}"
         )
-    if base.data.path and not test:
-        raise DeployError(
-            "name the server's own labelled test data, which no site trains on: --test "
-            "PATH"
-        )
     _refuse_shared({**folders, "the server's test data": test})
-    classes = base.data.classes or _classes(base, [*folders.values(), test])
+    classes = base.data.classes or _classes(base, list(folders.values()), test)
     data = replace(base.data, partition="iid", classes=classes)
     federation = replace(base.federation, sites=())
     bases = {
@@ -87,6 +89,38 @@ def with_own_data(
         for name, path in folders.items()
     }
     return replace(base, data=replace(data, path=test), federation=federation), bases
+
+
+def with_site_test(base: Config) -> Config:
+    """Return settings with which the sites test the final model. Those that say already
+    how stay as they are.
+    """
+    fraction = base.data.site_test_fraction or SITE_TEST_FRACTION
+    look_epsilon = base.privacy.look_epsilon or LOOK_EPSILON
+    _check_budget(base, look_epsilon)
+    data = replace(base.data, site_test_fraction=fraction)
+    privacy = replace(base.privacy, look_epsilon=look_epsilon)
+    return replace(base, data=data, privacy=privacy)
+
+
+def _check_budget(base: Config, look_epsilon: float) -> None:
+    """Refuse a test at the sites that no site could pay for."""
+    privacy = base.privacy
+    if privacy.private_training:
+        raise DeployError(
+            "Cannot let the sites test the final model: private training spends all of "
+            "privacy.epsilon_total. Name labelled test data of the server: --test PATH."
+        )
+    released = privacy.epsilon if base.releases else 0.0
+    left = privacy.epsilon_total - released
+    if privacy.epsilon_total > 0 and look_epsilon > left:
+        raise DeployError(
+            f"Cannot let the sites test the final model: privacy.epsilon_total = "
+            f"{privacy.epsilon_total:g}, and releases cost {released:g} and the test "
+            f"{look_epsilon:g}. Raise privacy.epsilon_total, set a lower "
+            "privacy.look_epsilon, or name labelled test data of the server: --test "
+            "PATH."
+        )
 
 
 def _default_path(base: Config, root: Path, name: str) -> str:
@@ -112,26 +146,27 @@ def _refuse_shared(paths: Mapping[str, str]) -> None:
             )
 
 
-def _classes(base: Config, paths: Sequence[str]) -> tuple[str, ...]:
-    """The names of the classes, from the folders of images or from the server's test
-    data.
+def _classes(base: Config, paths: Sequence[str], test: str) -> tuple[str, ...]:
+    """The names of the classes, from the folders of images, from the schema of tables,
+    or from the server's test data. No site's records are read.
     """
     from fedaux.data.image_folders import subfolders
     from fedaux.data.labels import named_by_numbers
     from fedaux.data.sources import open_source
+    from fedaux.data.tables import schema_of
 
-    present = [
-        Path(path).expanduser()
-        for path in paths
-        if path and Path(path).expanduser().exists()
-    ]
     classes: tuple[str, ...] = ()
+    schema = schema_of(base.data)
     if base.data.source == "images":
-        names = {folder.name for path in present for folder in subfolders(path)}
+        present = filter(_is_here, [*paths, test])
+        folders = [Path(path).expanduser() for path in present]
+        names = {folder.name for path in folders for folder in subfolders(path)}
         classes = tuple(sorted(names))
-    elif present:
+    elif schema is not None:
+        classes = schema.header.classes
+    elif _is_here(test):
         options = dict(base.data.options)
-        corpus = open_source(base.data.source, present[-1], **options)
+        corpus = open_source(base.data.source, test, **options)
         classes = named_by_numbers(corpus).classes
     if not classes:
         raise DeployError(
@@ -139,3 +174,7 @@ def _classes(base: Config, paths: Sequence[str]) -> tuple[str, ...]:
             'classes = ["first", "second"]'
         )
     return classes
+
+
+def _is_here(path: str) -> bool:
+    return path != "" and Path(path).expanduser().exists()

@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from fedaux.config.schema import Config
+from fedaux.data.federated import open_public
+from fedaux.deploy.checks import check_sends
 from fedaux.deploy.env import DeployError
+from fedaux.deploy.layout import server_config
+from fedaux.deploy.preflight import check_site_settings
 from fedaux.deploy.site_data import parse_paths, with_own_data
 from helpers.commands import fedaux
+from helpers.deployments import fine
 from helpers.pictures import pictures, save_png
 
 CONFIG = """
@@ -114,13 +119,85 @@ def test_no_two_parties_read_the_same_records(
     inside = "--data oslo=sites --data rome=sites/rome --test test"
     assert "or contain them" in refused(place, monkeypatch, capsys, f"{base} {inside}")
     own = "--data oslo=sites/oslo --data rome=sites/rome"
-    assert "--test PATH" in refused(place, monkeypatch, capsys, f"{base} {own}")
     assert "server's test data" in refused(
         place, monkeypatch, capsys, f"{base} {own} --test sites/rome"
     )
     assert "not among the sites" in refused(
         place, monkeypatch, capsys, f"{base} {own} --data paris=x --test test"
     )
+
+
+def test_without_test_data_at_the_server_the_sites_test(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        "deploy init d --config my.toml --data oslo=sites/oslo --data rome=sites/rome"
+    )
+    assert fedaux(monkeypatch, *words.split()) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        "Each site holds out 20 % of its records, and tests the final model on them at "
+        "ε = 1."
+    ) in printed
+    server = Config.load(place / "d" / "server" / "fedaux.toml")
+    assert server.data.path == ""
+    names = ("oslo", "rome")
+    folders = {name: place / "d" / "sites" / name for name in names}
+    sites = {name: Config.load(folders[name] / "site.toml") for name in names}
+    for config in (server, *sites.values()):
+        assert config.data.site_test_fraction == 0.2
+        assert config.privacy.look_epsilon == 1.0
+        assert config.data.classes == ("ill", "well")
+    for name, config in sites.items():
+        assert config.federation.sends == ("noisy sums", "models", "noisy counts")
+        fine(check_sends(config, folders[name]), "noisy counts may leave")
+    fine(check_site_settings(server, place / "d" / "server"), "would be admitted")
+    public = open_public(server)
+    assert (len(public.aux), len(public.test)) == (8, 0)
+    readme = (place / "d" / "README.md").read_text()
+    assert "The sites test the final model at ε = 1" in readme
+    assert "Each site holds out 20 % of its records" in readme
+
+
+def test_settings_that_say_how_sites_test_stay_as_they_are() -> None:
+    table = {
+        "data": {"source": "npy", "classes": ["a", "b"], "site_test_fraction": 0.3},
+        "aux": {"source": "npy", "path": "public"},
+        "privacy": {"look_epsilon": 0.5},
+    }
+    for test in ("", "test"):
+        server, sites = with_own_data(Config.from_dict(table), ["a"], {"a": "x"}, test)
+        for config in (server, sites["a"], server_config(server, ["a"])):
+            assert config.data.site_test_fraction == 0.3
+            assert config.privacy.look_epsilon == 0.5
+
+
+@pytest.mark.parametrize(
+    ("privacy", "message"),
+    [
+        (
+            {"epsilon": 1.0, "epsilon_total": 1.5},
+            "privacy.epsilon_total = 1.5, and releases cost 1 and the test 1",
+        ),
+        (
+            {"epsilon": 1.0, "epsilon_total": 9.0, "private_training": True},
+            "private training spends all",
+        ),
+    ],
+)
+def test_a_test_that_no_site_could_pay_for_is_refused(
+    privacy: dict[str, float], message: str
+) -> None:
+    table = {
+        "data": {"source": "npy", "classes": ["a", "b"]},
+        "aux": {"source": "npy", "path": "public"},
+        "privacy": privacy,
+    }
+    config = Config.from_dict(table)
+    with pytest.raises(DeployError, match=message):
+        with_own_data(config, ["a"], {"a": "x"})
+    server, _ = with_own_data(config, ["a"], {"a": "x"}, "test")
+    assert not server.tests_at_sites
 
 
 def test_private_records_do_not_stand_in_for_public_ones() -> None:
