@@ -5,7 +5,8 @@ at four hospitals, incomes at twenty sites, card fraud at four banks.
     python -m studies.tables --table    # the tables alone
 
 Each run takes what a user has: the files are written as CSV, `init` proposes schema and
-settings, and only ε, `federation.secure` and the test file are set. Fed-Heart is split as
+settings, and only ε, `federation.secure` and the test file are set. "Signed sum" arms also
+set the scorer, and those "on tabular" the network. Fed-Heart is split as
 FLamby splits it, and what its authors published is read from their files. Beside stand
 scikit-learn's logistic regression and gradient boosting on the same columns, pooled and
 of each site alone, all without protection.
@@ -44,10 +45,13 @@ RESULTS = REPOSITORY / "studies" / "results" / "tables.json"
 SEEDS = (0, 1, 2, 3, 4)
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 NOISES = {"secure": True, "local": False}
-# beside what `init` proposes: the scorer that chooses a signed sum
+# beside what `init` proposes: the scorer that chooses a signed sum, on columns and on
+# features that public rows have trained
+SIGNED = ("privacy.scorer=class-moments", "privacy.embedding_dim=0")
 VARIANTS: dict[str, tuple[str, ...]] = {
     "": (),
-    "signed sum, ": ("privacy.scorer=class-moments", "privacy.embedding_dim=0"),
+    "signed sum, ": SIGNED,
+    "signed sum on tabular, ": (*SIGNED, 'prototypes=["tabular"]'),
 }
 VARIED = ("heart by hospital",)
 FLAMBY_SEEDS = (42, 43, 44, 45, 46)

@@ -69,6 +69,14 @@ def test_frozen_features_of_a_table_are_its_columns() -> None:
     assert ridge.accuracy > run("ridge+p", model="mlp").accuracy
 
 
+@pytest.mark.parametrize("model", ["linear", "tabular"])
+def test_few_records_of_two_classes_are_one_signed_secure_sum(model: str) -> None:
+    result = run("private-head", model=model, secure=True, pretrain={"epochs": 5})
+    assert result.accuracy > 0.8
+    split = result.state.public[model]["split"]
+    assert len(split) == 2
+
+
 def test_a_frozen_random_network_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     events: list[Any] = []
     run("ridge+p", model="mlp", on_progress=events.append)

@@ -177,6 +177,32 @@ def linear(shape: tuple[int, ...]) -> Columns:
     return Columns(numbers_of_row("linear", shape))
 
 
+class TableMap(Extractor):
+    """Two hidden layers on columns that are centred and scaled as public ones are:
+    pre-trained on public rows (`pretraining.tasks.CorruptedRows`).
+    """
+
+    @property
+    def columns(self) -> Columns:
+        """The layer that centres and scales."""
+        columns = self[0]
+        assert isinstance(columns, Columns)
+        return columns
+
+
+@register("tabular")
+def tabular(shape: tuple[int, ...], hidden: int = 128, features: int = 64) -> TableMap:
+    """(B, *shape) → (B, features): a row of a table through two layers that public rows
+    train.
+    """
+    require_positive(hidden=hidden, features=features)
+    numbers = numbers_of_row("tabular", shape)
+    last = nn.Linear(hidden, features)
+    return TableMap(
+        Columns(numbers), nn.Linear(numbers, hidden), nn.ReLU(), last, width=features
+    )
+
+
 @register("mlp")
 def mlp(
     shape: tuple[int, ...], hidden: int = 128, features: int = 64, norm: str = "group"

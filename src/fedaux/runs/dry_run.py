@@ -27,6 +27,7 @@ from fedaux.data.partition import batch_starts
 from fedaux.data.records import Records, RecordSpec, is_table
 from fedaux.models import flatten_state, published_weights
 from fedaux.models.inference import Footprint, available_memory, measure
+from fedaux.models.networks import TableMap
 from fedaux.models.pretraining.store import artifact_path
 from fedaux.server.preparation import check_start, takes_features
 from fedaux.server.server import Server, make_server
@@ -125,11 +126,12 @@ def _bytes(network: nn.Module) -> int:
 
 def _is_pretrained(server: Server, spec: PrototypeSpec) -> bool:
     """Whether a prototype's extractor is published, in the cache, or for rows of
-    numbers, on which there is no pre-training.
+    numbers, on which only `tabular` is pre-trained.
     """
-    if is_table(server.public.aux.x):
+    extractor = server.networks.extractors[spec.label]
+    if is_table(server.public.aux.x) and not isinstance(extractor, TableMap):
         return True
-    if published_weights(server.networks.extractors[spec.label]):
+    if published_weights(extractor):
         return True
     path = artifact_path(
         spec,

@@ -218,7 +218,7 @@ def pretrain(
 
     Returns:
         For each prototype's label the safetensors file of its extractor, which has a
-        JSON card next to it. Rows of numbers are not pre-trained on.
+        JSON card next to it. On rows of numbers only `tabular` is pre-trained.
     """
     with report_to(on_progress):
         server = make_server(config, cache)

@@ -31,7 +31,7 @@ from fedaux.messages.replies import sums_shapes
 from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums
 from fedaux.methods.summed_update import from_vector
 from fedaux.models import flatten_state, published_weights
-from fedaux.models.networks import Columns
+from fedaux.models.networks import Columns, TableMap
 from fedaux.models.pretraining.store import load_or_pretrain
 from fedaux.models.pretraining.trainer import EpochMetrics
 from fedaux.models.registry import carried_weights
@@ -159,7 +159,7 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path | None:
         if is_table(public.x):
             extractor.fit(public.gather())
         return None
-    if is_table(public.x):
+    if is_table(public.x) and not isinstance(extractor, TableMap):
         report(Notice(_not_pretrained(server.config, spec)))
         return None
     path, from_cache = load_or_pretrain(
@@ -180,8 +180,8 @@ def _not_pretrained(config: Config, spec: PrototypeSpec) -> str:
     where these are never trained.
     """
     note = (
-        f"{spec.label} is not pre-trained: there is self-supervision for images and "
-        "texts, not for rows of numbers"
+        f"{spec.label} is not pre-trained: of the networks for rows of numbers, only "
+        "tabular is"
     )
     if config.frozen_features:
         note += (

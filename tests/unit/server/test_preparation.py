@@ -58,7 +58,7 @@ def test_a_network_that_cannot_train_privately_is_refused_before_anybody_is_aske
 
 
 def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
-    """These records are rows of numbers, which are not pre-trained on: it is said where
+    """These records are rows of numbers, on which an mlp is not pre-trained: it is said where
     a method would.
     """
     config = replace(CONFIG, method="fedavg", pretrain=PretrainConfig(epochs=1))
@@ -71,8 +71,8 @@ def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
     with report_to(events.append):
         initial_state(make_server(replace(config, method="fedavg+p"), tmp_path))
     assert [event.text for event in events if isinstance(event, Notice)] == [
-        f"{MLP.label} is not pre-trained: there is self-supervision for images and "
-        "texts, not for rows of numbers"
+        f"{MLP.label} is not pre-trained: of the networks for rows of numbers, only "
+        "tabular is"
     ]
     assert list(tmp_path.iterdir()) == []
 

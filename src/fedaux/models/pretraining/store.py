@@ -20,7 +20,12 @@ from fedaux.core.rng import derive_seed
 from fedaux.data.fingerprints import fingerprint_records
 from fedaux.data.records import Records, is_text
 from fedaux.models import Prototype, build, flatten_state, load_state
-from fedaux.models.pretraining.tasks import MaskedLanguageModel, SimCLR
+from fedaux.models.networks import TableMap
+from fedaux.models.pretraining.tasks import (
+    CorruptedRows,
+    MaskedLanguageModel,
+    SimCLR,
+)
 from fedaux.models.pretraining.trainer import EpochMetrics, SelfSupervisedTask, pretrain
 
 
@@ -52,6 +57,8 @@ def load_or_pretrain(
     task: SelfSupervisedTask
     if is_text(aux.x):
         task = MaskedLanguageModel(model.features, model.width, aux, config, seed)
+    elif isinstance(model.features, TableMap):
+        task = CorruptedRows(model.features, model.width, aux, config, seed)
     else:
         task = SimCLR(model.features, model.width, aux, config, seed)
     curve = pretrain(task, on_epoch, checkpoint)

@@ -1,10 +1,11 @@
 """P1: SimCLR for images (Chen et al. 2020), masked-language-model pre-training for text
-(Devlin et al. 2019).
+(Devlin et al. 2019), corrupted rows for tables (Bahri et al. 2022).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 
 from fedaux.config.sections import PretrainConfig
 from fedaux.core.rng import derive_seed, seeded_torch
-from fedaux.data.records import Indices, Records, is_image
+from fedaux.data.records import Indices, Records, is_image, is_table
 from fedaux.models.compute import forward
 from fedaux.models.encoders import TextExtractor
+from fedaux.models.networks import TableMap
 from fedaux.models.pretraining.trainer import (
     FeatureQuality,
     SelfSupervisedTask,
@@ -27,6 +29,9 @@ MASKED = 0.15  # fraction of tokens to predict; this and the next are BERT's
 # [MASK]
 KEPT = 0.1
 RANDOM = 0.1
+SWAPPED = 0.3  # fraction of a row's numbers that are those of other rows
+TABLE_STEPS = 200  # of pre-training on rows of a table
+LEAST_ROWS = 32  # in a batch
 
 
 def random_views(
@@ -199,6 +204,88 @@ class SimCLR(SelfSupervisedTask):
     def _loss(self, projected: Tensor) -> Tensor:
         first, second = projected.chunk(2)
         return nt_xent(first, second, self.config.temperature)
+
+
+class RowHead(nn.Module):
+    """(B, width) → (B, projected + numbers): a projection to contrast, and the row as
+    it was.
+    """
+
+    def __init__(self, width: int, projected: int, hidden: int, numbers: int) -> None:
+        super().__init__()
+        self.projection = nn.Sequential(
+            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, projected)
+        )
+        self.decoder = nn.Sequential(
+            nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, numbers)
+        )
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.cat([self.projection(features), self.decoder(features)], dim=1)
+
+
+class CorruptedRows(SelfSupervisedTask):
+    """Two views of each row of a table, in which some numbers are those of other rows:
+    contrast them with all others in the batch, and restore the row.
+
+    Batches are small enough for `TABLE_STEPS` steps in all.
+    """
+
+    views = 2
+
+    def __init__(
+        self,
+        extractor: nn.Module,
+        width: int,
+        aux: Records,
+        config: PretrainConfig,
+        seed: int,
+    ) -> None:
+        if not isinstance(extractor, TableMap) or not is_table(aux.x):
+            raise ValueError(
+                f"Cannot pre-train {type(extractor).__name__} on {aux.x.dtype} of shape "
+                f"{aux.x.shape}: 'tabular' is for rows of numbers. For images choose "
+                "'cnn', for texts 'bert' or 'encoder'."
+            )
+        extractor.columns.fit(aux.gather())
+        self.columns = extractor.columns
+        self.projected = config.projection_dim
+        with seeded_torch(derive_seed(seed, "rows")):
+            head = RowHead(width, self.projected, 2 * width, aux.x.shape[1])
+        most = max(LEAST_ROWS, len(aux) * config.epochs // TABLE_STEPS)
+        batches_of_rows = replace(config, batch_size=min(config.batch_size, most))
+        super().__init__(extractor, head, aux, batches_of_rows, seed)
+
+    def backward(self, rows: Indices, generator: torch.Generator, seed: int) -> float:
+        original = self.aux.tensor(rows)
+        both = torch.cat(self._views(original, generator))
+        with seeded_torch(seed):
+            output = forward(self.model, both)
+        projected = output[:, : self.projected]
+        restored = output[:, self.projected :]
+        with torch.no_grad():
+            wanted = self.columns(self.compute.put(original))
+        contrast = nt_xent(*projected.chunk(2), self.config.temperature)
+        loss = contrast + F.mse_loss(restored, torch.cat([wanted, wanted]))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.item()
+
+    def quality(self, rows: Indices, generator: torch.Generator) -> FeatureQuality:
+        views = map(self.compute.put, self._views(self.aux.tensor(rows), generator))
+        first, second = [self.extractor(view).float().cpu() for view in views]
+        return feature_quality(first, second)
+
+    def _views(self, rows: Tensor, generator: torch.Generator) -> list[Tensor]:
+        return [corrupted(rows, generator) for _ in range(2)]
+
+
+def corrupted(rows: Tensor, generator: torch.Generator) -> Tensor:
+    """Rows in which the share `SWAPPED` of numbers are those of other rows, (B, H) →
+    same.
+    """
+    swapped = torch.rand(rows.shape, generator=generator) < SWAPPED
+    others = torch.randint(len(rows), rows.shape, generator=generator)
+    return torch.where(swapped, rows.gather(0, others), rows)
 
 
 def mask_tokens(
