@@ -265,7 +265,8 @@ class CorruptedRows(SelfSupervisedTask):
         restored = output[:, self.projected :]
         with torch.no_grad():
             wanted = self.columns(self.compute.put(original))
-        contrast = nt_xent(*projected.chunk(2), self.config.temperature)
+        first, second = projected.chunk(2)
+        contrast = nt_xent(first, second, self.config.temperature)
         loss = contrast + F.mse_loss(restored, torch.cat([wanted, wanted]))
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.item()
