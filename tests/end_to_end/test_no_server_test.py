@@ -21,11 +21,13 @@ from fedaux.config.sections import (
 )
 from fedaux.core.progress import RoundFinished
 from fedaux.data.federated import open_public
+from fedaux.deploy.preflight import check_steps
 from fedaux.report.arms import group
 from fedaux.report.progress import describe
 from fedaux.runs.dry_run import dry_run
 from fedaux.runs.result import Result
 from fedaux.server.run_state import StateError
+from helpers.deployments import fine
 from helpers.own_sites import NAMES, OwnSites
 
 CONFIG = Config(
@@ -102,6 +104,7 @@ def test_somebody_must_test(tmp_path: Path) -> None:
     assert len(public.test) == 0
     assert public.test.shape == public.aux.shape
     assert public.test.labels.tolist() == []
+    fine(check_steps(sites.config), "no test records: the final model is tested at")
     # no source is no test data either
     unnamed = replace(sites.config, data=replace(sites.config.data, source=""))
     assert len(open_public(unnamed).test) == 0

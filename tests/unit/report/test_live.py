@@ -57,6 +57,15 @@ def test_plain_lines_without_a_terminal() -> None:
     ]
 
 
+def test_a_round_that_the_server_cannot_test() -> None:
+    untested = replace(RESULT, accuracy={})
+    on = console(terminal=True)
+    live = Live(on, clock=lambda: 0.0)
+    live.on_progress(RunStarted("FedAUX", "npy: 3 clients", (), 2))
+    live.on_progress(RoundFinished(untested, 2, ""))
+    assert "not tested at the server" in shown(live)
+
+
 def test_a_line_again_after_a_while_and_the_time_left() -> None:
     now, on = [0.0], console()
     live = Live(on, clock=lambda: now[0])

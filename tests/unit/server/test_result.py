@@ -10,6 +10,7 @@ from fedaux.config.distillation import DistillConfig
 from fedaux.config.sections import LocalConfig
 from fedaux.core.failures import Failure
 from fedaux.core.results import RoundResult
+from fedaux.runs.callbacks import round_metrics
 from fedaux.server.result import (
     FinishedRun,
     collapse_warning,
@@ -28,6 +29,21 @@ def test_the_last_round_counts_and_not_the_best(result: FinishedRun) -> None:
     told = FinishedRun(replace(result.state, history=(better, last)), result.folder)
     assert told.curve == [1.0, last.mean_accuracy]
     assert told.accuracy == last.mean_accuracy < 1.0
+
+
+def test_without_any_test_there_is_no_accuracy(result: FinishedRun) -> None:
+    untested = [
+        replace(one, accuracy={}, metrics={}, confusion={}, start={})
+        for one in result.state.history
+    ]
+    state = replace(result.state, history=tuple(untested))
+    told = FinishedRun(state, result.folder)
+    assert (told.accuracy, told.start, told.curve) == (None, None, [])
+    assert told.accuracy_in_words == "not tested"
+    assert told.warnings == []
+    found = json.loads(json.dumps(told.to_dict()))
+    assert (found["accuracy"], found["prototypes"]) == (None, {})
+    assert "accuracy" not in round_metrics(untested[-1])
 
 
 def test_figures_for_scripts_are_json(result: FinishedRun) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
+from fedaux.config.sections import AuxConfig, FederationConfig
 from fedaux.core.errors import Exit
 from fedaux.core.progress import (
     Notice,
@@ -29,6 +31,23 @@ from helpers.runs import finished_run
 from helpers.tiny import MLP, TINY_CONFIG
 
 TWO = Sweep.of(TINY_CONFIG, {"method": ["fedavg", "fedaux"]}, seeds=2)
+
+
+def test_runs_without_test_data_at_the_server_are_not_compared(tmp_path: Path) -> None:
+    data = replace(
+        TINY_CONFIG.data, source="npy", partition="own", site_test_fraction=0.2
+    )
+    config = replace(
+        TINY_CONFIG,
+        data=data,
+        aux=AuxConfig("npy", "public"),
+        privacy=replace(TINY_CONFIG.privacy, look_epsilon=1.0),
+        federation=FederationConfig(sites=("a",)),
+    )
+    sweep = Sweep.of(config, {"method": ["fedavg"]}, seeds=1)
+    with pytest.raises(ConfigError, match="Cannot compare FedAvg, seed 0"):
+        run_sweep(sweep, tmp_path)
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_arms_without_a_finished_run_are_left_out(tmp_path: Path) -> None:
