@@ -44,6 +44,27 @@ def to_number(text: str, decimal: str = ".") -> float:
         return NAN
 
 
+def to_numbers(
+    texts: Sequence[str], missing: frozenset[str], decimal: str = "."
+) -> Numbers:
+    """`to_number` of each text, NaN for a missing one, in a fraction of the time if all
+    of them are numbers.
+    """
+    told = texts
+    if not missing.isdisjoint(texts):
+        told = ["nan" if text in missing else text for text in texts]
+    everything = "".join(told)
+    usual = told
+    if decimal == ",":
+        usual = [text.replace(",", ".") for text in told]
+    if "_" not in everything and (decimal == "." or "." not in everything):
+        try:
+            return np.fromiter(map(float, usual), np.float64, len(usual))
+        except ValueError:
+            pass
+    return np.array([to_number(text, decimal) for text in told], dtype=np.float64)
+
+
 def same_name(text: str) -> str:
     """The name of a value, the same for 3 and 3.0."""
     whole = WHOLE_NUMBER.fullmatch(text)
@@ -103,10 +124,7 @@ def encode(
 def _numbers(
     column: Column, texts: Sequence[str], missing: frozenset[str], decimal: str
 ) -> list[Numbers]:
-    values = np.array(
-        [NAN if text in missing else to_number(text, decimal) for text in texts],
-        dtype=np.float64,
-    )
+    values = to_numbers(texts, missing, decimal)
     absent = np.isnan(values)
     least, largest = column.range
     clipped = np.clip(np.where(absent, least, values), least, largest)
@@ -147,10 +165,8 @@ def _line(points: tuple[float, ...]) -> tuple[Numbers, Numbers, Numbers]:
 
 def _flags(column: Column, texts: Sequence[str]) -> list[Numbers]:
     meaning = {name.casefold(): float(yes) for yes, name in enumerate(column.values)}
-    values = np.array(
-        [meaning.get(same_name(text).casefold(), NAN) for text in texts],
-        dtype=np.float64,
-    )
+    known = {text: meaning.get(same_name(text).casefold(), NAN) for text in set(texts)}
+    values = np.array([known[text] for text in texts], dtype=np.float64)
     absent = np.isnan(values)
     parts = [np.where(absent, 0.5, values)]
     if column.missing:
@@ -164,12 +180,10 @@ def _categories(
     place = {name: number for number, name in enumerate(column.values)}
     other = len(place)
     absent = -1
-    codes = np.array(
-        [
-            place.get(same_name(text), absent if text in missing else other)
-            for text in texts
-        ],
-        dtype=np.int64,
-    )
+    known = {
+        text: place.get(same_name(text), absent if text in missing else other)
+        for text in set(texts)
+    }
+    codes = np.array([known[text] for text in texts], dtype=np.int64)
     slots = [*range(other + 1), absent] if column.missing else [*range(other + 1)]
     return [(codes == slot).astype(np.float64) for slot in slots]

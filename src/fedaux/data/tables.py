@@ -312,14 +312,16 @@ def _corpus(
     label, site, person = positions[len(schema.columns) :]
     x = np.zeros((count, len(column_names(schema))), dtype=np.float32)
     names: list[list[str]] = [[], [], []]
+    width = max(positions) + 1
     start = 0
     iterator = iter(rows)
     while block := list(islice(iterator, ENCODED_AT_ONCE)):
-        columns = [_values(block, position) for position in features]
+        texts = _columns(block, width)
+        columns = [list(map(str.strip, texts[position])) for position in features]
         x[start : start + len(block)] = encode(schema, columns)
         for known, position in zip(names, (label, site, person), strict=True):
             if position >= 0:
-                known += _values(block, position)
+                known += map(str.strip, texts[position])
         start += len(block)
     records = Records(x)
     if label >= 0:
@@ -328,6 +330,15 @@ def _corpus(
         records = replace(records, person=factorize(map(same_name, names[2])))
     sites = _sites(names[1], wanted, where) if site >= 0 else None
     return Corpus(records, site=sites)
+
+
+def _columns(rows: Sequence[Sequence[str]], width: int) -> list[tuple[str, ...]]:
+    """The first `width` columns; a short row has no values in the last ones."""
+    if any(len(row) < width for row in rows):
+        nothing = [""] * width
+        rows = [[*row, *nothing][:width] for row in rows]
+    # up to the shortest row, which has them all
+    return list(zip(*rows, strict=False))
 
 
 def _values(rows: Sequence[Sequence[str]], position: int) -> list[str]:

@@ -16,6 +16,7 @@ from fedaux.data.table_encoding import (
     same_name,
     scale,
     to_number,
+    to_numbers,
 )
 from fedaux.data.table_schema import Column, TableHeader, TableSchema
 
@@ -129,6 +130,18 @@ def test_every_number_has_a_name() -> None:
 )
 def test_numbers(text: str, decimal: str, number: float) -> None:
     np.testing.assert_equal(to_number(text, decimal), number)
+
+
+@given(st.lists(VALUES, max_size=6), st.sampled_from([".", ","]))
+def test_many_numbers_are_read_as_one_by_one(texts: list[str], decimal: str) -> None:
+    missing = frozenset({"", "NA", "7"})
+    expected = [
+        math.nan if text in missing else to_number(text, decimal) for text in texts
+    ]
+    np.testing.assert_array_equal(to_numbers(texts, missing, decimal), expected)
+    usual = [text for text in texts if not math.isnan(to_number(text, decimal))]
+    found = to_numbers(usual, frozenset(), decimal).tolist()
+    assert found == [to_number(text, decimal) for text in usual]
 
 
 def test_values_outside_of_the_range_are_its_ends() -> None:

@@ -136,7 +136,7 @@ UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "UTF-16": (USUAL.encode("utf-16"), "written in UTF-16. Save it as UTF-8"),
     "a column that is not here": (
         USUAL.replace("ward", "Ward", 1),
-        "there is no column ward, which the schema has; there is hospital, age, Ward",
+        "there is no column ward, which the schema has",
     ),
     "a column twice": (USUAL.replace("ward", "age", 1), "the column age twice"),
     "another delimiter": (

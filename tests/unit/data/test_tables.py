@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedaux.config.schema import Config
+from fedaux.data.lines import split_line
 from fedaux.data.records import UNDECLARED, RecordsError
 from fedaux.data.sources import open_source
 from fedaux.data.table_schema import SchemaError
@@ -180,3 +184,13 @@ def test_a_schema_lies_beside_the_settings(
     monkeypatch.chdir(elsewhere)
     options: dict[str, Any] = dict(Config.load(settings).data.options)
     assert options["schema"] == schema
+
+
+@given(st.text(alphabet='a,;" \r\n\t\x00\u2028é', max_size=12))
+def test_a_line_without_quotes_has_the_fields_that_a_parser_finds(line: str) -> None:
+    for delimiter in ",;":
+        try:
+            expected = next(csv.reader([line], delimiter=delimiter), [])
+        except csv.Error:
+            expected = []
+        assert split_line(line, delimiter) == expected
