@@ -13,6 +13,7 @@ _FILES = {
     "pyproject.toml": "pyproject.toml",
     "fedaux.toml": "fedaux.toml",
     "README.md": "README.md",
+    "LICENSE": "LICENSE",
 }
 
 

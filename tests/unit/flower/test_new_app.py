@@ -2,10 +2,13 @@
 Flower, under another name.
 """
 
+import io
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
+from flwr.cli.build import build_fab_from_files
 
 from fedaux.config.schema import Config
 from fedaux.flower.new_app import NewAppError, write_app
@@ -38,6 +41,15 @@ def test_everything_bears_its_name(
     assert not any(
         word in path.read_text() for path in paths for word in ("NAME", "MODULE")
     )
+
+
+def test_flower_builds_a_bundle_of_format_1(tmp_path: Path) -> None:
+    write_app(tmp_path / "app")
+    paths = {file.name: file for file in (tmp_path / "app").iterdir()}
+    bundle, metadata = build_fab_from_files(paths)
+    assert metadata.fab_format_version == 1
+    with zipfile.ZipFile(io.BytesIO(bundle)) as files:
+        assert {"app.py", "LICENSE", "fedaux.toml"} <= set(files.namelist())
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:
