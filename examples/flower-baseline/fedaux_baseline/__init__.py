@@ -1,0 +1,1 @@
+"""A Flower baseline of FedAUX."""
