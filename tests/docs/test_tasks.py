@@ -81,3 +81,16 @@ def test_what_differs_from_place_to_place_is_left_out() -> None:
         "mkdocs build --strict"
     ]
     assert checks("    python -m pytest -n 2 {{ a }}\n") == ["python -m pytest -n 2"]
+
+
+def test_a_tag_publishes_nothing_before_the_name_is_registered() -> None:
+    """Whoever registers the name first would receive what the workflow uploads."""
+    release = yaml.safe_load(
+        (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    )
+    uploads = [
+        job
+        for job in release["jobs"].values()
+        if any("pypi-publish" in step.get("uses", "") for step in job["steps"])
+    ]
+    assert [job.get("if") for job in uploads] == ["vars.PYPI_PROJECT == 'fedaux'"]
