@@ -194,6 +194,14 @@ def test_pages_say_for_whom_they_are() -> None:
         ("folder per hospital", "own-data.md"),
         ("gpu", "gpu.md"),
         ("secure aggregation", "secure-sums.md"),
+        ("install", "install.md"),
+        ("extras", "install.md"),
+        ("onnx", "models.md"),
+        ("trackers", "results-of-a-run.md"),
+        ("which method", "when-not.md"),
+        ("backup", "sites-operate.md"),
+        ("upgrade", "sites-operate.md"),
+        ("threat model", "proofs.md"),
     ],
 )
 def test_what_people_search_for_is_in_a_heading_of_the_right_page(
