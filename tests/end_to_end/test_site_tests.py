@@ -29,6 +29,7 @@ from fedaux.core.progress import OwnersAwaited, ProgressEvent
 from fedaux.data.federated import open_private
 from fedaux.messages import Federation, LookOrder, Order, Reply
 from fedaux.privacy.accounting import total_epsilon
+from fedaux.privacy.site_account import SiteAccount
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from fedaux.server.site_figures import describe_cost_of_look, describe_site_test
@@ -123,6 +124,8 @@ def test_sites_count_under_noise_what_they_see_exactly(
         mechanisms = [entry.mechanism for entry in sites.entries(name)]
         epsilon = total_epsilon(mechanisms, 1e-5, "replace-one")
         assert state.accounts[name].epsilon == epsilon <= 3.0
+        statement = SiteAccount.read(sites.vault(name), 1e-5).statement()
+        assert "looks: 1) costs at most" in statement
         facts = [entry.facts.get("kind") for entry in sites.log(name).entries()]
         assert facts.count("look") == 2  # begun and answered
         if heads:

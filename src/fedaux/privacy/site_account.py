@@ -80,9 +80,11 @@ class SiteAccount:
                 "(privacy.unsafe_seed), so anyone can remove it."
             )
         kinds = Counter(entry.kind for entry in self.entries)
-        lost = ""
+        others = ""
+        if kinds["look"]:
+            others += f", looks: {kinds['look']}"
         if kinds["written off"]:
-            lost = f", written off: {kinds['written off']}"
+            others += f", written off: {kinds['written off']}"
         summed = sum(SUM_REQUEST in entry.request for entry in self.entries)
         sums = ""
         if summed:
@@ -94,7 +96,7 @@ class SiteAccount:
         return (
             "All that this client ever sent under noise (releases: "
             f"{kinds['release']}, rounds of private training: "
-            f"{kinds['private training']}{lost}) costs at most ε = "
+            f"{kinds['private training']}{others}) costs at most ε = "
             f"{round_up(self.epsilon)} at δ = {self.delta:g} for "
             f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. "
             "Models that were trained without noise, and sums of features, are not in "

@@ -20,6 +20,7 @@ from fedaux.runs.reporting import ReportingFederation, reporting
 from fedaux.runs.run_lock import RunLock
 from fedaux.runs.session import run_in_folder
 from fedaux.server.server import make_server
+from fedaux.server.site_figures import describe_cost_of_look, describe_site_test
 
 # next to the folders of a deployment's runs: how much its sites have said that they
 # spent
@@ -40,6 +41,10 @@ def main(config: Config, folder: Path, connect: Connect) -> None:
         print(f"report: {write_run_report(folder)}", flush=True)
         for warning in result.warnings:
             print(f"warning: {warning}", flush=True)
+    site_test = result.state.site_test
+    if site_test is not None:
+        print(describe_site_test(site_test), flush=True)
+        print(describe_cost_of_look(site_test), flush=True)
     print(f"{result.accuracy_in_words}. Privacy: {result.statement}", flush=True)
 
 
