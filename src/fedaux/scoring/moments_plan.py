@@ -46,9 +46,11 @@ SPLITS = tuple(  # (a, b, m) of norm 1, the counts' share first
 # without second moments
 PLAIN_SPLITS = ((math.sqrt(0.5), math.sqrt(0.5), 0.0), (math.sqrt(0.96), 0.2, 0.0))
 LEAD = 0.02  # in accuracy on pseudo-classes, with which second moments are left out
-# above chance, at most: heads of many releases that are no better get along without
-# second moments, whose noise is too strong to say if they would pay
+# of accuracy above chance, at most: where heads of many releases are no better, noise
+# hides which of them is best
 NEAR_CHANCE = 0.1
+# the class embedding's, which is taken there
+DEFAULT_DIMENSION = 32
 # in the same: dimensions that are no further apart count as level, and the widest is
 # taken
 LEVEL = 0.01
@@ -87,10 +89,11 @@ def choose_split(
     strong as that of the releases, make a head, which is judged on the rest. Second
     moments are left out only where heads without them are ahead by `LEAD`: these have
     the public covariance, which is the right one for pseudo-classes and not quite that
-    of private rows. They are left out as well where the noise of many releases leaves
-    all heads near chance. For one sum, of dimensions that are level the widest is taken: real
-    classes are further apart than pseudo-classes, so noise costs them less. The noise
-    of many clients leaves no room for that (ten clients of 70 digits lost by it).
+    of private rows. Where the noise of many releases leaves all heads near chance, the
+    trial cannot tell them apart, and the choice is the class embedding. For one sum, of
+    dimensions that are level the widest is taken: real classes are further apart than
+    pseudo-classes, so noise costs them less. The noise of many clients leaves no room
+    for that (ten clients of 70 digits lost by it).
 
     Args:
         negatives: Features of D⁻, (|D⁻|, H).
@@ -122,7 +125,7 @@ def choose_split(
     if best_plain >= best_with_moments + LEAD:
         judged = plain
     if facts.releases > 1 and _near_chance(max(best_plain, best_with_moments), classes):
-        judged = plain
+        return _class_embedding(dimensions)
     if facts.releases == 1:
         return widest_level(judged)
     return max(judged, key=judged.__getitem__)
@@ -131,6 +134,11 @@ def choose_split(
 def _near_chance(accuracy: float, classes: int) -> bool:
     chance = 1 / classes
     return accuracy - chance < min(chance, NEAR_CHANCE)
+
+
+def _class_embedding(dimensions: list[int]) -> Candidate:
+    narrow = [k for k in dimensions if k <= DEFAULT_DIMENSION]
+    return max(narrow or dimensions), PLAIN_SPLITS[0]
 
 
 def _dimensions(rows: Features) -> list[int]:

@@ -452,15 +452,15 @@ def test_counts_of_small_clients_of_one_class_stand_out_of_their_noise() -> None
     assert 3 * noise / split[1] < 70
 
 
-def test_many_small_clients_near_chance_send_no_second_moments(
+def test_many_small_clients_near_chance_send_the_class_embedding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rng = np.random.default_rng(21)
     modes = rng.normal(size=(40, 30)) * np.linspace(3.0, 0.5, 30)
     negatives = modes[rng.integers(0, 40, 3000)] + rng.normal(size=(3000, 30))
     facts = PublicFacts(0.3, records=1000, releases=200)
-    _, (_, _, m) = choose_split(negatives, 10, facts)
-    assert m == 0
+    assert choose_split(negatives, 10, facts) == (30, PLAIN_SPLITS[0])
+    assert choose_split(negatives, 10, facts, 40) == (40, PLAIN_SPLITS[0])
     monkeypatch.setattr(moments_plan, "NEAR_CHANCE", 0.0)
     _, (_, _, m) = choose_split(negatives, 10, facts)
     assert m > 0
