@@ -188,6 +188,11 @@ class Config(Settings):
             "privacy.look_epsilon, for example to 1.",
         )
         require(
+            not (self.tests_at_sites and privacy.private_training),
+            "privacy.private_training spends all of privacy.epsilon_total, so nothing is "
+            "left for a look: leave data.site_test_fraction out.",
+        )
+        require(
             privacy.unit == "record" or self.data.person != "",
             (
                 "privacy.unit = 'person' needs data.person, the person a record "

@@ -181,11 +181,16 @@ def run_over_regions(
     answer of each region.
     """
     config = without_auto_head(config)
-    if config.teachers.standing or config.analytic_head is not None:
+    needs_more = (
+        config.teachers.standing
+        or config.analytic_head is not None
+        or config.tests_at_sites
+    )
+    if needs_more:
         raise RegionError(
-            "regional servers hand on releases and sums of models only: leave "
-            "--regions out, or teachers.standing, head_init and methods that compute a "
-            "head"
+            "Cannot run over regions: regional servers hand on releases and sums of "
+            "models only. Leave --regions out, or teachers.standing, head_init, "
+            "data.site_test_fraction and methods that compute a head."
         )
     folder = Path(folder)
     names = [region.name for region in RegionSpec.all(regions)]

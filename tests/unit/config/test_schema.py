@@ -319,3 +319,15 @@ def test_a_computed_head_on_random_features_needs_no_word_of_heads() -> None:
     assert config.head_only
     with pytest.raises(ConfigError, match="set head_only = true"):
         Config.from_dict({"method": "fedavg", "random_features": 64})
+
+
+def test_a_look_needs_a_budget_of_its_own() -> None:
+    held_out = {"data": {"site_test_fraction": 0.2}}
+    with pytest.raises(ConfigError, match="lets no site be asked"):
+        Config.from_dict(held_out)
+    spent = {"look_epsilon": 1.0, "private_training": True, "epsilon_total": 3.0}
+    with pytest.raises(ConfigError, match="nothing is left for a look"):
+        Config.from_dict({**held_out, "head_only": True, "privacy": spent})
+    one_of_each = Config.from_dict({**held_out, "privacy": {"look_epsilon": 1.0}})
+    assert one_of_each.privacy.epsilon_budget == one_of_each.privacy.epsilon + 1.0
+    assert one_of_each.tests_at_sites
