@@ -317,6 +317,8 @@ def test_privacy_plan_draws_and_advises(
             100,
             "--epsilon",
             1,
+            "--held-out",
+            2000,
             "--out",
             out,
         )
@@ -324,6 +326,8 @@ def test_privacy_plan_draws_and_advises(
     )
     found = paragraph(capsys.readouterr().out)
     assert "of the signal is kept" in found
+    assert "one release cost a client ε = 1.47 together" in found
+    assert "points in one secure sum" in found
     assert "To keep 90%: ε = " in found
     assert out.read_text().count('<polyline class="curve') == 3
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from fedaux.audit.result import AttackResult
     from fedaux.core.progress import ProgressEvent
+    from fedaux.runs.look_plan import LookPlan
     from fedaux.runs.planner import Planner
 
 app = typer.Typer(
@@ -137,6 +138,10 @@ def _site_report(vault: Path, delta: float, as_json: bool) -> None:
             "fedaux privacy plan my.toml --records 2500     # on the public data of "
             "your config"
         ),
+        (
+            "fedaux privacy plan --clients 5 --held-out 2000 --look-epsilon 1     # a "
+            "test at the sites"
+        ),
     )
 )
 def plan(
@@ -157,6 +162,19 @@ def plan(
     adjacency: Annotated[
         str, typer.Option(help="replace-one or add-remove.")
     ] = "replace-one",
+    held_out: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help=(
+                "How many records all clients hold out together, to test the model on "
+                "(data.site_test_fraction). With 0, no look is planned."
+            ),
+        ),
+    ] = 0,
+    look_epsilon: Annotated[
+        float, typer.Option(help="The ε of the look at them (privacy.look_epsilon).")
+    ] = 1.0,
     out: Annotated[
         Path, typer.Option(help="File for the chart of the trade-off.")
     ] = Path("privacy-plan.svg"),
@@ -199,12 +217,42 @@ def plan(
     )
     for share in SIGNAL_SHARES:
         console.print(_advice(plans, share, epsilon, records))
+    look = plans.look(held_out, epsilon, look_epsilon) if held_out else None
+    if look is not None:
+        console.print(_describe_look(look, clients))
     _draw(plans, records, out)
     if as_json:
-        print_json(
-            {**vars(outcome), "kept": outcome.kept, "delta": delta, "chart": str(out)}
-        )
+        facts = {
+            **vars(outcome),
+            "kept": outcome.kept,
+            "delta": delta,
+            "chart": str(out),
+        }
+        if look is not None:
+            facts["look"] = {
+                **vars(look),
+                "half_width": look.half_width,
+                "half_width_apart": look.half_width_apart,
+            }
+        print_json(facts)
     console.print(f"The trade-off is drawn in {out}.")
+
+
+def _describe_look(look: LookPlan, clients: int) -> str:
+    from fedaux.privacy.accounting import round_up
+
+    def points(share: float) -> str:
+        return f"{100 * share:.2g}"
+
+    return (
+        f"A look at {look.records:,} held-out records at ε = {look.epsilon:g} and one "
+        f"release cost a client ε = {round_up(look.total)} together. The 95 % interval "
+        f"of an accuracy of {100 * look.accuracy:.0f} % will be ± {points(look.half_width)} "
+        f"points in one secure sum (standard deviations: {points(look.noise)} by the "
+        f"noise, {points(look.sampling)} by the sample), and "
+        f"± {points(look.half_width_apart)} points if each of {clients} clients adds "
+        "its own noise."
+    )
 
 
 def _draw(planner: Planner, records: int, out: Path) -> None:

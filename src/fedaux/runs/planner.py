@@ -21,6 +21,7 @@ from fedaux.client.summaries import summarise
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.arrays import Arrays, Vector
 from fedaux.privacy.mechanism import GRID, Summary, release, release_multiplier
+from fedaux.runs.look_plan import LookPlan, plan_look
 from fedaux.scoring.base import Features, PublicScorer, Reference
 
 _NO_NOISE = 1e3  # an ε at which noise is negligible
@@ -60,6 +61,7 @@ class Planner:
     group: NDArray[np.int64]
     clients: int
     privacy: PrivacyConfig
+    classes: int
 
     @classmethod
     def of(
@@ -90,6 +92,7 @@ class Planner:
             np.asarray(group, np.int64),
             clients,
             replace(privacy, unsafe_seed=0),
+            classes,
         )
 
     def plan(self, epsilon: float, records: int, draws: int = 3) -> Plan:
@@ -115,6 +118,12 @@ class Planner:
                 )
             ),
         )
+
+    def look(self, records: int, epsilon: float, look_epsilon: float) -> LookPlan:
+        """Predict a look at so many held-out records, next to a release at ε."""
+        privacy = replace(self.privacy, epsilon=epsilon, look_epsilon=look_epsilon)
+        release_size = self.scorer.size(self.public)
+        return plan_look(records, self.clients, self.classes, privacy, release_size)
 
     @property
     def groups(self) -> int:

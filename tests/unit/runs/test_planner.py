@@ -2,13 +2,20 @@
 records as it must.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fedaux.config.sections import PrivacyConfig
+from fedaux.core.noisy_metrics import estimates
+from fedaux.privacy.accounting import Mechanism, release_mechanism, total_epsilon
+from fedaux.privacy.looks import scale_of
 from fedaux.privacy.mechanism import GRID, multiplier
+from fedaux.runs.look_plan import plan_look
 from fedaux.runs.planner import Planner
 from fedaux.scoring.embedding import ClassEmbeddingScorer
+from fedaux.server.site_test import tallies_of_test
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +54,39 @@ def test_what_it_advises_does_what_it_says(planner: Planner) -> None:
     records = planner.records_for(0.5, 0.1, 200)
     assert planner.plan(0.1, records).kept == pytest.approx(0.5, abs=0.08)
     assert planner.plan(0.1, records // 2).kept < 0.45
+
+
+def test_a_look_costs_what_an_account_will_say(planner: Planner) -> None:
+    found = planner.look(2000, 1.0, 1.0)
+    privacy = replace(planner.privacy, epsilon=1.0, look_epsilon=1.0)
+    tallies = tallies_of_test(6)
+    scale = scale_of(tallies, tallies.size(6), privacy)
+    release = release_mechanism(30, privacy)
+    look = Mechanism(
+        scale / (tallies.sensitivity("replace-one") / 2),
+        size=tallies.size(6),
+        grid=tallies.sensitivity("replace-one") / 2,
+    )
+    total = total_epsilon([release, look], 1e-5, "replace-one")
+    assert found.total == pytest.approx(total, rel=1e-6)
+    assert 1.46 < found.total < 1.47
+
+
+def test_the_noise_of_a_look_is_that_of_its_estimate(planner: Planner) -> None:
+    """The interval that is planned is the one that a test of this size will have."""
+    planned = plan_look(2000, 4, 2, PrivacyConfig(look_epsilon=1.0), 6)
+    tallies = tallies_of_test(2)
+    scale = scale_of(tallies, tallies.size(2), PrivacyConfig(look_epsilon=1.0))
+    answers = {"answers": [400.0, 1600.0]}
+    found = estimates(answers, {"answers": scale / tallies.by_name["answers"].steps})
+    measured = found["accuracy"]
+    assert measured.noise == pytest.approx(planned.noise, rel=0.15)
+    half = (measured.high - measured.low) / 2
+    assert half == pytest.approx(planned.half_width, rel=0.15)
+    assert planned.noise_apart == 2 * planned.noise
+    more = plan_look(8000, 4, 2, PrivacyConfig(look_epsilon=1.0), 6)
+    assert more.noise == pytest.approx(planned.noise / 4)
+    assert more.sampling == pytest.approx(planned.sampling / 2)
 
 
 def test_too_few_public_rows_are_refused() -> None:
