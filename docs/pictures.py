@@ -1,6 +1,7 @@
-"""Draws three pictures: images/forgetting.svg (what averaging does to models of
-different classes), images/sight.svg (who sees what) and images/topology.svg (the parts
-of a deployment). `python docs/pictures.py` writes them again.
+"""Draws four pictures: images/forgetting.svg (what averaging does to models of
+different classes), images/public-data.svg (what public data are for), images/sight.svg
+(who sees what) and images/topology.svg (the parts of a deployment). `python
+docs/pictures.py` writes them again.
 """
 
 from collections.abc import Iterator
@@ -201,6 +202,54 @@ def forgetting() -> str:
     return picture("Why averaging forgets", described, height, shapes)
 
 
+# Three uses of public data.
+
+USES = (
+    (
+        "1  Learn to see",
+        "All of it. The server trains a feature extractor,",
+        "and needs no label.",
+        PROTECTED,
+    ),
+    (
+        "2  Compare",
+        "One fifth. Each client releases, with noise,",
+        "how its records differ from these.",
+        SITE,
+    ),
+    (
+        "3  Teach",
+        "Four fifths. The clients' models label it together,",
+        "and one student learns from the labels.",
+        PROTECTED,
+    ),
+)
+
+
+def public_data() -> str:
+    shapes = [box(10, 10, WIDTH - 20, 76, SERVER), words(30, 42, "Public data", "h")]
+    shapes.append(words(30, 68, "many records, no labels"))
+    shapes.extend(
+        f'<rect x="{250 + 12 * place}" y="34" width="8" height="30" rx="2" '
+        f'fill="#fff" opacity="{0.35 + 0.03 * place:.2f}"/>'
+        for place in range(20)
+    )
+    for number, (name, first, second, fill) in enumerate(USES):
+        top = 106 + number * 116
+        shapes.append(arrow(f"M28 88 V{top + 51:g} H52"))
+        shapes.append(box(58, top, WIDTH - 68, 102, fill))
+        shapes.append(words(76, top + 32, name, "h"))
+        shapes.append(words(76, top + 60, first))
+        shapes.append(words(76, top + 84, second))
+    described = (
+        "Public unlabelled data are used three times: all of them train a feature "
+        "extractor at the server, one fifth is what clients compare their records "
+        "with, under differential privacy, and four fifths are labelled by the "
+        "clients' models together, so that one student learns from the labels."
+    )
+    return picture("Three uses of public data", described, 450, shapes)
+
+
 # Who sees what: the same three sites under three settings.
 
 NUMBERS = np.array([(5, 9, 3, 7, 2), (8, 2, 6, 3, 9), (3, 6, 9, 2, 5)], float)
@@ -324,6 +373,7 @@ def topology() -> str:
 if __name__ == "__main__":
     for name, draw in (
         ("forgetting", forgetting),
+        ("public-data", public_data),
         ("sight", sight),
         ("topology", topology),
     ):

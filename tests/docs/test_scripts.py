@@ -43,8 +43,10 @@ def test_the_picture_of_the_rooms_shows_the_imports() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["sight", "topology"])
+@pytest.mark.parametrize("name", ["public-data", "sight", "topology"])
 def test_the_pictures_are_those_of_their_script(name: str) -> None:
     pictures = imported(ROOT / "docs" / "pictures.py")
     drawn = (pictures.IMAGES / f"{name}.svg").read_text(encoding="utf-8")
-    assert drawn == getattr(pictures, name)(), "run `python docs/pictures.py`"
+    assert drawn == getattr(pictures, name.replace("-", "_"))(), (
+        "run `python docs/pictures.py`"
+    )
