@@ -76,7 +76,7 @@ def test_solution_is_certified(ridge: float) -> None:
 def test_an_unsolved_problem_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     own, negatives = problem()
     monkeypatch.setattr(regression, "GRADIENT_TOLERANCE", 1e-30)
-    with pytest.raises(RuntimeError, match="nothing is released"):
+    with pytest.raises(RuntimeError, match="Nothing is released"):
         solve(own, np.ones(len(own)), negatives, 0.1, 100)
 
 
