@@ -207,7 +207,8 @@ def test_a_label_turned_round_moves_a_signed_sum_by_its_whole_claim(
 
     one, other = values([0, 1, 1, 0, 1, 1]), values([0, 1, 1, 0, 1, 0])
     moved = np.linalg.norm((one.values - other.values).astype(np.float64))
-    assert 0.9999 < moved / one.sensitivity <= 1.0
+    share = float(moved / one.sensitivity)
+    assert 0.9999 < share <= 1.0
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
