@@ -47,7 +47,7 @@ from helpers.audited_sites import write_rows
 SENDS = [(), *((word,) for word in MEANINGS), tuple(MEANINGS)]  # what an owner may list
 SECURE = [False, True]
 PRIVATE = [False, True]
-CELLS = Counter(refused=8_164, admitted=1_556)  # also in docs/attacks.md
+CELLS = Counter(refused=8_212, admitted=1_508)  # also in docs/attacks.md
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class Setting:
                         "source": "npy",
                         "path": str(data),
                         "partition": "own",
-                        "site_test_fraction": 0.5,
+                        # no look is left beside private training
+                        "site_test_fraction": 0.0 if self.private_training else 0.5,
                     },
                     "teachers": {"run_on": "clients" if self.secure else "server"},
                     "aux": {"source": "npy", "path": str(data)},
