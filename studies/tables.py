@@ -45,8 +45,10 @@ RESULTS = REPOSITORY / "studies" / "results" / "tables.json"
 SEEDS = (0, 1, 2, 3, 4)
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 NOISES = {"secure": True, "local": False}
-# beside what `init` proposes: the scorer that chooses a signed sum, on columns and on
+# beside what `init` proposes: the class embedding, which it proposed earlier for few
+# records of two classes, and the scorer that chooses a signed sum, on columns and on
 # features that public rows have trained
+PLAIN = ("privacy.scorer=class-embedding", "privacy.embedding_dim=8")
 SIGNED = ("privacy.scorer=class-moments", "privacy.embedding_dim=0")
 VARIANTS: dict[str, tuple[str, ...]] = {
     "": (),
@@ -352,6 +354,8 @@ def arms_of(
         if f"{case}|pooled logistic regression|{seed}" not in known:
             yield from folder.unprotected().items()
         for name, settings in VARIANTS.items():
+            if not name and case in VARIED:
+                settings = PLAIN
             if name and case not in VARIED:
                 continue
             for noise, secure in NOISES.items():

@@ -108,10 +108,10 @@ def estimate(
     # a figure that most tests cannot give is not known
     if min(len(with_both), len(with_noise)) < TESTS_DRAWN / 2:
         return None
-    if clips:
-        value -= float(np.mean(with_noise)) - of_truth
-    value = min(1.0, max(0.0, value))
-    half = Z * float(np.std(with_both, ddof=1))
+    bias = float(np.mean(with_noise)) - of_truth if clips else 0.0
+    value = min(1.0, max(0.0, value - bias))
+    # a bias that was estimated is as uncertain as it is large
+    half = Z * math.hypot(float(np.std(with_both, ddof=1)), bias)
     low = max(0.0, value - half)
     high = min(1.0, value + half)
     return Estimate(value, low, high, float(np.std(with_noise, ddof=1)))

@@ -477,9 +477,16 @@ def release_choices(records: int, classes: int, public: bool) -> list[Choice]:
     """What a site sends, by how many records all sites have together.
 
     Few records carry few directions, and the public covariance is better than a noisy
-    one of their own. With many it is the other way round. Records drawn from a schema
-    do not say which directions matter, so all of them are taken (`studies.tables`).
+    one of their own. Of two classes, one sum of their difference has the least noise.
+    With many records it is the other way round. Records drawn from a schema do not say
+    which directions matter, so all of them are taken (`studies.tables`).
     """
+    if records < FEW_RECORDS and classes == 2 and public:
+        why = f"a signed sum: {records:,} records of two classes are few"
+        return [
+            Choice("privacy.scorer", "class-moments", why),
+            Choice("privacy.embedding_dim", 0, "chosen on the public records"),
+        ]
     if records < FEW_RECORDS:
         why = f"sums of each class only: {records:,} records are few"
         directions = Choice(

@@ -209,7 +209,7 @@ def test_lines_of_another_length_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("records", "classes", "public", "expected"),
     [
-        (1_999, 2, True, {"scorer": "class-embedding", "embedding_dim": 8}),
+        (1_999, 2, True, {"scorer": "class-moments", "embedding_dim": 0}),
         (500, 7, True, {"scorer": "class-embedding", "embedding_dim": 14}),
         # no public records say which directions matter
         (500, 7, False, {"scorer": "class-embedding", "embedding_dim": 32}),
