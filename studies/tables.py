@@ -5,9 +5,10 @@ at four hospitals, incomes at twenty sites, card fraud at four banks.
     python -m studies.tables --table    # the tables alone
 
 Each run takes what a user has: the files are written as CSV, `init` proposes schema and
-settings, and only ε, `federation.secure` and the test file are set. "Signed sum" arms also
-set the scorer, and those "on tabular" the network. Fed-Heart is split as
-FLamby splits it, and what its authors published is read from their files. Beside stand
+settings, and only ε, `federation.secure` and the test file are set. On heart by hospital,
+"signed sum" arms have the scorer that `init` proposes, those "on tabular" another
+network, and the others sums of each class in 8 directions. Fed-Heart is split as FLamby
+splits it, and what its authors published is read from their files. Beside stand
 scikit-learn's logistic regression and gradient boosting on the same columns, pooled and
 of each site alone, all without protection.
 """
