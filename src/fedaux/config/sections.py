@@ -299,7 +299,7 @@ class PrivacyConfig(Settings):
     # ε of one release of scores
     epsilon: Epsilon = 0.1
     # ε of everything that a client ever releases, including private training. With 0,
-    # it is epsilon + look_epsilon: enough for one release and one look
+    # it may make one release and answer one look
     epsilon_total: NonNegative = 0.0
     # ε of one look: noisy counts of the records that a site holds out, by which the
     # final model is tested. With 0, sites answer no looks

@@ -225,15 +225,32 @@ class BudgetStore:
         create_key(self.folder)
 
     def _check_total(self, entries: list[Entry], entry: Entry) -> None:
-        """Raise an error unless the owner's ε allows another entry."""
-        total = self._total([*entries, entry])
+        """Raise an error unless the owner's ε allows another entry.
+
+        An owner who allows no total allows one release and one look: each has its own
+        ε, so that a second release cannot take what the look leaves.
+        """
+        counted = entries
         cap = self.privacy.epsilon_budget
+        if not self.privacy.epsilon_total:
+            counted = [earlier for earlier in entries if earlier.looks == entry.looks]
+            cap = self.privacy.epsilon
+            if entry.looks:
+                cap = self.privacy.look_epsilon
+        total = self._total([*counted, entry])
         if total <= cap:
             return
-        what = "training" if entry.trains else "another release"
-        spent = self._total(entries)
+        what = "another release"
+        if entry.trains:
+            what = "training"
+        if entry.looks:
+            what = "another look"
+        sent = "all that this client ever sent"
+        if len(counted) < len(entries):
+            sent = "all of these that this client ever sent"
+        spent = self._total(counted)
         raise BudgetError(
-            f"{what} is refused: with it, all that this client ever sent would cost "
+            f"{what} is refused: with it, {sent} would cost "
             f"ε = {round_up(total)} at δ = {self.privacy.delta:g}, and its owner "
             f"allows {cap:g}. So far it is {round_up(spent)}, and every entry is in "
             f"{self.folder / FILE}. Only the owner can allow more, by "

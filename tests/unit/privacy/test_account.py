@@ -28,7 +28,13 @@ from fedaux.core.accounts import Account
 from fedaux.core.io import write_atomically
 from fedaux.messages import Release
 from fedaux.privacy.account import BudgetStore, account_folder
-from fedaux.privacy.account_file import FILE, LOST, Entry, read_account
+from fedaux.privacy.account_file import (
+    FILE,
+    LOOK_REQUEST,
+    LOST,
+    Entry,
+    read_account,
+)
 from fedaux.privacy.account_key import ACCOUNT_KEY_FILE, create_key, sign, verify_count
 from fedaux.privacy.accounting import (
     BudgetError,
@@ -157,6 +163,16 @@ def test_releases_go_on_for_as_long_as_the_composed_total_allows(
     # what was released stays released, even if less is allowed now
     for mark, request in enumerate("xyz"):
         assert release(tmp_path, request, never).arrays["values"].tolist() == [mark]
+
+
+def test_without_a_total_there_is_one_release_and_one_look(tmp_path: Path) -> None:
+    looks = {"look_epsilon": PRIVACY.epsilon}
+    for request in ("one", f"{LOOK_REQUEST}one"):
+        release(tmp_path, request, **looks)
+        with pytest.raises(BudgetError, match="is refused"):
+            release(tmp_path, f"{request} more", never, **looks)
+    # both were answered, and a total would allow more
+    release(tmp_path, "two", **looks, epsilon_total=10 * PRIVACY.epsilon)
 
 
 def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(
