@@ -259,7 +259,7 @@ def test_privacy_report_shows_what_was_spent_and_what_is_not_covered(
     capsys.readouterr()
     assert fedaux(monkeypatch, "privacy", "report", tmp_path / "run") == 0
     found = paragraph(capsys.readouterr().out)
-    assert "the 3 of 3 clients that spent most" in found
+    assert "The 3 of 3 clients that spent most" in found
     assert "client-002" in found
     assert (
         "Not covered: local models, their losses and training times are sent without "

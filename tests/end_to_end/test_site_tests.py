@@ -128,8 +128,8 @@ def test_sites_count_under_noise_what_they_see_exactly(
         assert "looks: 1) costs at most" in statement
         facts = [entry.facts.get("kind") for entry in sites.log(name).entries()]
         assert facts.count("look") == 2  # begun and answered
-        if heads:
-            assert state.records[name] <= len(trained)
+        if config is HEADS:  # a secure sum tells a noisy mean
+            assert state.records[name] == len(trained)
 
     # the run is over: a server that starts again asks nothing
     asked = len(looks)

@@ -226,7 +226,7 @@ def test_a_failing_arm_does_not_end_the_others(
     assert "2 of 3 runs failed. " in paragraph(err)
     reason = "source 'broken:wrong' failed: ValueError: no such records"
     assert f"data.source = broken:wrong, seed 0: {reason}" in paragraph(err)
-    assert "the same command continues with what is missing" in paragraph(err)
+    assert "The same command continues with what is missing" in paragraph(err)
     assert len(err.strip().splitlines()) == 1
     assert "data.source = digits" in out
     saved = json.loads((tmp_path / "out" / "sweep.json").read_text())

@@ -645,7 +645,7 @@ def test_terms_that_the_site_does_not_accept(
         (
             RELEASES,
             {"length": 49},
-            "the terms are for 49 numbers, and a release has 50",
+            "the terms are for 49 numbers, and the answer to the order has 50",
         ),
         (MODELS, {"run": "another"}, "the terms to 'another'"),
     ],

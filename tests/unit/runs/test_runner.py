@@ -177,7 +177,7 @@ def test_regional_servers_are_told_of_the_end(tmp_path: Path) -> None:
 def test_regions_refuse_what_they_cannot_hand_on(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(RegionError, match="leave --regions out"):
+    with pytest.raises(RegionError, match="Leave --regions out"):
         run_over_regions(replace(TINY_CONFIG, **settings), tmp_path, 2)
 
 
