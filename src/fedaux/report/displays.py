@@ -26,7 +26,7 @@ from fedaux.core.progress import (
     SweepProgress,
     WorkProgress,
 )
-from fedaux.report.progress import step
+from fedaux.report.progress import is_within_sum, step
 
 _EVERY = 10.0  # seconds between lines of one task
 _SOON = 1.0  # seconds after which work far below has a line
@@ -185,6 +185,8 @@ class PhaseDisplay(Display):
         """The line of the round follows, and many runs have many small steps."""
         event = self.event
         if isinstance(event, OrdersSent | ReplyReceived) and event.task == "train":
+            return True
+        if is_within_sum(event):
             return True
         phase = event.phase if isinstance(event, WorkProgress) else ""
         if self.run:

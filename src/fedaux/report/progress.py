@@ -37,8 +37,20 @@ class Step(NamedTuple):
 
 def print_progress(event: ProgressEvent) -> None:
     """For the log of a server, without what happens far below."""
-    if not isinstance(event, WorkProgress) or event.phase:
+    far_below = isinstance(event, WorkProgress) and not event.phase
+    if not far_below and not is_within_sum(event):
         print(describe(event), flush=True)
+
+
+def is_within_sum(event: ProgressEvent) -> bool:
+    """Whether this is one of the many answers within a secure sum: of four steps, only
+    the end of each is worth a line, and every failure.
+    """
+    if isinstance(event, OrdersSent):
+        return event.task == "sum"
+    if not isinstance(event, ReplyReceived) or event.task != "sum":
+        return False
+    return event.failure is None and event.done < event.total
 
 
 def describe(event: ProgressEvent) -> str:

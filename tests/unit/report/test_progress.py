@@ -16,7 +16,13 @@ from fedaux.core.progress import (
     WorkProgress,
 )
 from fedaux.core.results import ClientMetrics, RoundResult
-from fedaux.report.progress import Step, describe, print_progress, step
+from fedaux.report.progress import (
+    Step,
+    describe,
+    is_within_sum,
+    print_progress,
+    step,
+)
 
 RESULT = RoundResult(3, {"mlp": 0.5, "cnn": 0.7}, {"a": ClientMetrics(9, 0.1, 1.0)})
 FULL = replace(
@@ -115,3 +121,21 @@ def test_a_server_logs_lines_but_not_work_far_below(
 def test_lines_have_names_that_a_reader_knows() -> None:
     work = WorkProgress("pre-training here:Net-f5294eac", 1, 2)
     assert describe(work) == "pre-training Net: 1/2"
+
+
+def test_a_secure_sum_has_a_line_for_the_end_of_each_step() -> None:
+    lost = Failure("b", "no answer")
+    shown = [
+        OrdersSent("sum", None, ("a", "b"), 100),
+        ReplyReceived("sum", None, "a", 10, done=1, total=2),
+        ReplyReceived("sum", None, "b", 10, done=2, total=2),
+        ReplyReceived("sum", None, "b", 0, failure=lost, done=1, total=2),
+        ReplyReceived("release", None, "a", 10, done=1, total=2),
+    ]
+    assert [is_within_sum(event) for event in shown] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
