@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from fedaux.client.loading import features_of, load_records
+from fedaux.client.loading import load_records
 from fedaux.client.site import Site
 from fedaux.core.io import write_atomically
 from fedaux.data.records import Records
@@ -87,31 +87,28 @@ def own_figures(
     if not known.any():
         return None
     is_right = logits.argmax(axis=1)[known] == labels[known]
-    trained = load_records(site, order).labels
-    classes = np.bincount(trained[trained >= 0], minlength=order.classes)
+    trained = load_records(site, order)
+    learned = trained.labels[trained.labels >= 0]
+    classes = np.bincount(learned, minlength=order.classes)
     return OwnFigures(
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         run=order.run,
         records=int(known.sum()),
         federation=float(is_right.mean()),
-        alone=accuracy_alone(order, site, held_out) if order.h0 else None,
+        alone=accuracy_alone(trained, held_out) if order.h0 else None,
         commonest=float((labels[known] == classes.argmax()).mean()),
     )
 
 
-def accuracy_alone(order: LookOrder, site: Site, held_out: Records) -> float | None:
+def accuracy_alone(trained: Records, held_out: Records) -> float | None:
     """Return the accuracy of a logistic regression that the site trains alone, on the
-    features that the federation's head has.
+    features that the federation's head has: held-out records come with those of all
+    records, of which both are rows.
     """
-    trained = load_records(site, order)
-    pool = features_of(order, site, Records(trained.x))
+    features = replace(trained, x=held_out.x)
     return linear_accuracy(
-        _rows(pool, trained), trained.labels, _rows(pool, held_out), held_out.labels
+        features.gather(), trained.labels, held_out.gather(), held_out.labels
     )
-
-
-def _rows(pool: Rows, records: Records) -> Rows:
-    return pool if records.rows is None else np.asarray(pool[records.rows])
 
 
 def linear_accuracy(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,23 +60,31 @@ def estimates(
         deviation: Of the noise on the counts of each tally.
         edges: Where the bins of scores end, as differences of logits.
     """
+    tallies = tuple(
+        (name, tuple(counts), deviation[name]) for name, counts in values.items()
+    )
+    return dict(_estimates(tallies, tuple(edges)))
+
+
+# drawing takes a while, and terminal, report and card show the same figures
+@lru_cache(maxsize=256)
+def _estimates(
+    tallies: tuple[tuple[str, tuple[float, ...], float], ...],
+    edges: tuple[float, ...],
+) -> dict[str, Estimate]:
     found: dict[str, Estimate | None] = {}
-    if "answers" in values:
-        found["accuracy"] = estimate(
-            accuracy, np.asarray(values["answers"]), deviation["answers"]
-        )
-    if "hits" in values:
-        noise = deviation["hits"]
-        hits = np.asarray(values["hits"])
-        metric = partial(balanced_accuracy, deviation=noise)
-        found["balanced_accuracy"] = estimate(metric, hits, noise)
-    if "scores" in values:
-        noise = deviation["scores"]
-        scores = np.asarray(values["scores"])
-        bounds = probability_bounds(edges)
-        for name in SIGNAL_OF_SCORES:
-            metric = partial(of_scores, deviation=noise, bounds=bounds, name=name)
-            found[name] = estimate(metric, scores, noise, clips=True)
+    for tally, values, noise in tallies:
+        counts = np.asarray(values)
+        if tally == "answers":
+            found["accuracy"] = estimate(accuracy, counts, noise)
+        elif tally == "hits":
+            metric = partial(balanced_accuracy, deviation=noise)
+            found["balanced_accuracy"] = estimate(metric, counts, noise)
+        elif tally == "scores":
+            bounds = probability_bounds(edges)
+            for name in SIGNAL_OF_SCORES:
+                metric = partial(of_scores, deviation=noise, bounds=bounds, name=name)
+                found[name] = estimate(metric, counts, noise, clips=True)
     return {name: figure for name, figure in found.items() if figure is not None}
 
 

@@ -293,8 +293,8 @@ class Update:
 class Counts:
     """How many held-out records are in each bin of a look, with noise added.
 
-    `values * step` are the counts, `scale * step` the standard deviation of their noise
-    for a tally of weight 1.
+    A count is `values` divided by the steps of its tally (`Tally.steps`), and so is the
+    standard deviation of its noise, `scale`.
     """
 
     client: str = answered(_client, NAME_OF_CLIENT)
