@@ -41,6 +41,9 @@ def settings(
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array)
     path = folder / "a.npz" if source == "npz" else folder
+    if source == "table in parquet":
+        source = "table"
+        path = folder / "a.parquet"
     text = {
         "name": "bert",
         "layers": 1,

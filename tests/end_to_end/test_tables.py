@@ -178,7 +178,7 @@ def test_a_model_of_a_table_names_what_it_takes(
     assert command(monkeypatch, "export", "run", "--out", "model") == 0
     capsys.readouterr()
     assert command(monkeypatch, "predict", "model", "table.toml") != 0
-    assert "Give .csv with the columns age, pressure" in paragraph(
+    assert "Give .csv or .parquet with the columns age, pressure" in paragraph(
         capsys.readouterr().err
     )
     (tmp_path / "new.csv").write_text("age;pressure\n50;100\n")

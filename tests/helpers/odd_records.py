@@ -315,6 +315,91 @@ def typed_parquet(folder: Path, records: Sequence[tuple[Any, Any]]) -> Written:
     return Written(str(folder / "a.parquet"), range(len(records)))
 
 
+def arrow_columns(kinds: Mapping[str, str]) -> Callable[[Path, Sequence[Any]], Written]:
+    """Tuples as a .parquet whose columns have these types."""
+
+    def column(values: Sequence[Any], kind: str) -> Any:
+        import pyarrow as pa
+
+        if kind == "unchecked text":
+            return unchecked_texts(values)
+        if kind == "dictionary":
+            return unchecked_texts(values).dictionary_encode()
+        if kind == "days":
+            return pa.array(values, pa.int32()).cast(pa.date32())
+        if kind == "texts":
+            return pa.array(values, pa.list_(pa.string()))
+        if kind == "decimal":
+            return pa.array(values, pa.decimal256(50, 3))
+        return pa.array(values, kind)
+
+    def write(folder: Path, records: Sequence[Any]) -> Written:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        values = zip(*records, strict=True)
+        columns = {
+            name: column(list(own), kind)
+            for (name, kind), own in zip(kinds.items(), values, strict=True)
+        }
+        pq.write_table(pa.table(columns), folder / "a.parquet", row_group_size=2)
+        return Written(str(folder / "a.parquet"), range(len(records)))
+
+    return write
+
+
+COLUMN_TYPES = {
+    "label": "unchecked text",
+    "temperature": "double",
+    "pressure": "int64",
+    "ward": "dictionary",
+    "smoker": "bool",
+    "person": "int64",
+    "note": "unchecked text",
+}
+TABLE_PARQUET = [
+    (b"flu", 41.5, 120, b"a", False, 1, b""),
+    (b"cold", 37.0, 80, b"b", True, 2, b""),
+    (b"none", 36.6, 0, b"3", None, 1, b""),
+    (b"flu", 39.1, 200, b"c", False, 3, b""),
+    (b"cold", None, None, None, True, 2, b""),
+]
+ODD_TABLE_PARQUET = {
+    "nulls": (None,) * 7,
+    "nan": (b"flu", NAN, 120, b"a", False, 1, b""),
+    "infinite": (b"flu", -INF, 120, b"a", False, 1, b""),
+    "huge numbers": (b"flu", 1e308, 2**63 - 1, b"a", False, -(2**63), b""),
+    "no utf-8 in the label": (b"fl\xffu", 37.0, 80, b"a", True, 1, b""),
+    "no utf-8 in the dictionary": (b"flu", 37.0, 80, b"\xff\xfe", True, 1, b""),
+    "no utf-8 where nobody looks": (b"flu", 37.0, 80, b"a", True, 1, b"\xff"),
+    "an undeclared label": (b"aids", 37.0, 80, b"z", True, 9, b""),
+    "a long text": (HUGE_TEXT.encode(), 37.0, 80, HUGE_TEXT.encode(), True, 1, b""),
+    "a line break": (b"flu\n", 37.0, 80, b'"a\n', True, 1, b""),
+}
+PART_TYPES = {
+    "label": "dictionary",
+    "temperature": "decimal",
+    "pressure": "unchecked text",
+    "ward": "days",
+    "smoker": "texts",
+    "person": "float",
+}
+PARTS = [
+    (b"flu", Decimal("41.5"), b"120", 18292, ["true"], 1.5),
+    (b"cold", Decimal(37), b"80,5", 0, [], None),
+    (b"none", Decimal("36.625"), b"", 1, None, 1.5),
+    (b"flu", None, b"NA", None, ["a", "b"], 3.0),
+]
+ODD_PARTS = {
+    "nulls": (None,) * 6,
+    "an impossible date": (b"flu", Decimal(37), b"80", 2**30, ["a"], 1.5),
+    "a date before the first": (b"flu", Decimal(37), b"80", -(2**31), [], 1.5),
+    "a huge decimal": (b"flu", Decimal("9" * 47), b"9" * 100_000, 1, [], INF),
+    "a long list": (b"flu", Decimal(37), b"80", 1, ["x"] * 9_999, NAN),
+    "no utf-8": (b"\xff", Decimal(37), b"\xc3\x28", 1, ["a"], 1.5),
+    "a null in a list": (b"cold", Decimal(0), b"\0", 1, [None], -0.0),
+}
+
 COUNTED = [(index % 3, f"t{index}") for index in range(5)]
 TYPED = [(0, 7), (1, 8), (2, 7), (0, 8)]
 ODD_TYPED = {
@@ -789,6 +874,22 @@ FORMATS = {
         ODD_TABLE,
         lines("a.csv", b"\xef\xbb\xbflabel;temperature;pressure;ward;smoker;person"),
         {"schema": str(Path(__file__).with_name("odd_table.toml"))},
+        "person",
+    ),
+    "table in parquet": Format(
+        "table",
+        TABLE_PARQUET,
+        ODD_TABLE_PARQUET,
+        arrow_columns(COLUMN_TYPES),
+        {"schema": str(Path(__file__).with_name("odd_parquet.toml"))},
+        "person",
+    ),
+    "table of decimals, dates and lists": Format(
+        "table",
+        PARTS,
+        ODD_PARTS,
+        arrow_columns(PART_TYPES),
+        {"schema": str(Path(__file__).with_name("odd_parquet.toml"))},
         "person",
     ),
     "table of a DataFrame": Format(

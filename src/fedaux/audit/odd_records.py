@@ -170,10 +170,13 @@ def _write_lines(path: Path, lines: Sequence[bytes]) -> str:
 
 
 def write_parquet(layout: Layout, folder: Path, odd: str) -> str:
+    return _write_parquet(table_rows(layout, odd), folder, odd)
+
+
+def _write_parquet(rows: Sequence[Mapping[str, Any]], folder: Path, odd: str) -> str:
     import pyarrow as pa
     from pyarrow import parquet
 
-    rows = table_rows(layout, odd)
     columns = {}
     for name in rows[0]:
         values = [_text_bytes(row[name]) for row in rows]
@@ -199,7 +202,7 @@ def unchecked_texts(values: Sequence[bytes | None]) -> Any:
     return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
 
 
-def write_table(layout: Layout, folder: Path, odd: str) -> str:
+def described_rows(layout: Layout, odd: str) -> list[dict[str, Any]]:
     """Values of every column within what the site's schema says, but of an odd
     record.
     """
@@ -218,6 +221,13 @@ def write_table(layout: Layout, folder: Path, odd: str) -> str:
         table[0][header.label or "label"] = odd_label
     if odd_value is not None:
         table[0] |= dict.fromkeys(schema.columns, odd_value)
+    return table
+
+
+def write_table(layout: Layout, folder: Path, odd: str) -> str:
+    """A .csv as the site's schema describes it."""
+    header = open_schema(layout.options.get("schema", "")).header
+    table = described_rows(layout, odd)
     stream = io.StringIO()
     writer = csv.DictWriter(
         stream, list(table[0]), delimiter=header.delimiter, lineterminator="\n"
@@ -227,6 +237,11 @@ def write_table(layout: Layout, folder: Path, odd: str) -> str:
     lines = stream.getvalue().encode(header.encoding, "replace").split(b"\n")
     lines[1] = ODD_LINES.get(odd, lines[1])
     return _write_lines(folder / "table.csv", lines)
+
+
+def write_parquet_table(layout: Layout, folder: Path, odd: str) -> str:
+    """The same as a .parquet whose columns are texts, which hold any odd value."""
+    return _write_parquet(described_rows(layout, odd), folder, odd)
 
 
 def _table_value(column: Column, index: int, decimal: str) -> str:
@@ -345,6 +360,7 @@ FORMATS: Mapping[str, Format] = {
     "jsonl": Format([*ODD_TEXTS, *ODD_LINES], write_jsonl),
     "parquet": Format([*ODD_TEXTS, *ODD_LINES], write_parquet),
     "table": Format([*ODD_CELLS, *ODD_LINES], write_table),
+    "table in parquet": Format([*ODD_CELLS, *ODD_LINES], write_parquet_table),
     "images": Format(list(ODD_IMAGES), write_images),
     "npy": Format(list(ODD_ARRAYS), write_npy),
     "npz": Format(list(ODD_ARRAYS), write_npz),

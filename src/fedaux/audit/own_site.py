@@ -20,6 +20,7 @@ from fedaux.config.schema import Config
 from fedaux.config.sends import NOISY_SUMS, needed_by
 from fedaux.data.federated import read_private
 from fedaux.data.labels import declared_classes
+from fedaux.data.parquet import is_parquet
 from fedaux.data.records import Records, is_text
 from fedaux.messages import PrepareOrder
 
@@ -82,6 +83,8 @@ class OwnSite:
     @property
     def format(self) -> Format:
         source = self.config.data.source
+        if source == "table" and is_parquet(Path(self.config.data.path)):
+            source = "table in parquet"
         if source not in FORMATS:
             raise AttackSkipped(
                 f"source {source!r} is your own: no records can be made up in its "

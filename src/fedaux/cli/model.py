@@ -372,7 +372,7 @@ def _own_columns(
     model: Model, inputs: Sequence[Path], out: Path | None
 ) -> dict[str, list[str]]:
     """All columns of the tables to classify, one after the other."""
-    from fedaux.data.tables import all_columns
+    from fedaux.data.table_files import all_columns
 
     if model.schema is None:
         raise typer.BadParameter(
@@ -384,7 +384,7 @@ def _own_columns(
         )
     columns: dict[str, list[str]] = {}
     for path in inputs:
-        found = all_columns(path, model.schema)
+        found = all_columns(path, model.schema.header)
         if columns and list(found) != list(columns):
             raise typer.BadParameter(
                 f"{path} has other columns than {inputs[0]}; classify the files one by "

@@ -21,7 +21,15 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.data.arrays import require_file
 from fedaux.data.choices import Choice
 from fedaux.data.lines import MAX_FIELD_SIZE, lines_of, split_line
+from fedaux.data.parquet import is_parquet
 from fedaux.data.table_encoding import plain_spelling, same_name, to_number
+from fedaux.data.table_files import (
+    all_columns,
+    count_records,
+    file_columns,
+    nested_columns,
+    require_lines,
+)
 from fedaux.data.table_schema import (
     MISSING_VALUES,
     Column,
@@ -29,7 +37,6 @@ from fedaux.data.table_schema import (
     TableHeader,
     TableSchema,
 )
-from fedaux.data.tables import require_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 LOOKED_AT = 200  # lines that tell a file's delimiter and decimal mark
@@ -41,6 +48,7 @@ FREE_TEXT = 3  # words from which a text is no name
 FEW_RECORDS = 2_000  # below which second moments do not pay
 MANY_DIRECTIONS = 32
 MANY_RECORDS = 10_000  # from which intervals of numbers are told apart
+NESTED = "nested: make a column of each part"
 FLAGS = (
     ("0", "1"),
     ("no", "yes"),
@@ -71,7 +79,8 @@ class TextTable:
     delimiter: str
     decimal: str
     encoding: Encoding
-    short: int  # lines with another number of values than the first
+    short: int = 0  # lines with another number of values than the first
+    nested: tuple[str, ...] = ()  # columns that are left out: values with parts
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), []))
@@ -88,10 +97,12 @@ class TableProposal:
 
 
 def read_texts(path: Path) -> TextTable:
-    """Read a file whose first line names its columns, and find out how it is
-    written.
+    """Read a file whose first line names its columns, and find out how it is written;
+    or a .parquet.
     """
     require_file(path, "your own table")
+    if is_parquet(path):
+        return _read_parquet(path)
     require_lines(path)
     csv.field_size_limit(MAX_FIELD_SIZE)
     encoding = _encoding(path)
@@ -103,6 +114,37 @@ def read_texts(path: Path) -> TextTable:
         )
     delimiter = max(DELIMITERS, key=lambda mark: len(split_line(lines[0], mark)))
     names = [name.strip() for name in split_line(lines[0], delimiter)]
+    _require_names(path, names)
+    rows = [split_line(line, delimiter) for line in lines[1:]]
+    columns = {
+        name: [row[place].strip() if place < len(row) else "" for row in rows]
+        for place, name in enumerate(names)
+    }
+    short = sum(len(row) != len(names) for row in rows)
+    decimal = _decimal(columns, delimiter)
+    return TextTable(path, columns, delimiter, decimal, encoding, short)
+
+
+def _read_parquet(path: Path) -> TextTable:
+    header = TableHeader()
+    names = file_columns(path, header)
+    _require_names(path, names)
+    if not count_records(path, header, every_line=False):
+        raise TableError(f"Cannot read {path}: it has no record. Write some into it.")
+    columns = all_columns(path, header)
+    nested = nested_columns(path)
+    flat = {name: columns[name] for name in names if name not in nested}
+    return TextTable(
+        path,
+        flat,
+        header.delimiter,
+        header.decimal,
+        header.encoding,
+        nested=tuple(nested),
+    )
+
+
+def _require_names(path: Path, names: Sequence[str]) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise TableError(
@@ -114,14 +156,6 @@ def read_texts(path: Path) -> TextTable:
             f"Cannot read {path}: column {names.index('') + 1} has no name. Give it "
             "one in the first line."
         )
-    rows = [split_line(line, delimiter) for line in lines[1:]]
-    columns = {
-        name: [row[place].strip() if place < len(row) else "" for row in rows]
-        for place, name in enumerate(names)
-    }
-    short = sum(len(row) != len(names) for row in rows)
-    decimal = _decimal(columns, delimiter)
-    return TextTable(path, columns, delimiter, decimal, encoding, short)
 
 
 def _encoding(path: Path) -> Encoding:
@@ -170,14 +204,15 @@ def propose(
     classes = _classes(table, label)
     reference = table if public is None else read_texts(public)
     columns: dict[str, Column] = {}
-    dropped: dict[str, str] = {}
+    dropped = dict.fromkeys(table.nested, NESTED)
     for name in table.columns:
         if name == label:
             continue
         if name == site:
             dropped[name] = "the site's name"
         elif name not in reference.columns:
-            dropped[name] = f"not in {reference.path.name}"
+            is_nested = name in reference.nested
+            dropped[name] = NESTED if is_nested else f"not in {reference.path.name}"
         else:
             column, reason = propose_column(
                 name, reference.columns[name], reference.decimal, len(table)
@@ -192,13 +227,14 @@ def propose(
             f"Cannot propose a schema for {private}: no column is left ({reasons}). "
             "Write the schema by hand: `fedaux init table` without --data shows one."
         )
+    written = next(iter(_text_files(table, reference)), table)
     header = TableHeader(
         label,
         classes,
         site,
-        table.delimiter,
-        table.decimal,  # type: ignore[arg-type]
-        table.encoding,
+        written.delimiter,
+        written.decimal,  # type: ignore[arg-type]
+        written.encoding,
         confirmed=public is not None,
     )
     schema = TableSchema(header, columns, dropped)
@@ -350,7 +386,7 @@ def _notes(
         notes.append(f"{reference.path}: not in {table.path}: {', '.join(extra)}")
     if reference is not table and label in reference.columns:
         notes.append(f"{reference.path}: labels of public records are not read")
-    if reference is not table and _written(table) != _written(reference):
+    if len({_written(file) for file in _text_files(table, reference)}) > 1:
         raise TableError(
             f"Cannot read {table.path} and {reference.path} by one schema: delimiter, "
             f"decimal mark and encoding are {_written(table)} and "
@@ -411,6 +447,11 @@ def _notes_of_sites(table: TextTable, schema: TableSchema) -> list[str]:
                 "record is; take it out of the schema, unless all sites will have it"
             )
     return notes
+
+
+def _text_files(*tables: TextTable) -> list[TextTable]:
+    """Those that are no .parquet, in which nothing depends on how it is written."""
+    return [table for table in tables if not is_parquet(table.path)]
 
 
 def _written(table: TextTable) -> str:

@@ -1,18 +1,15 @@
-"""Tables: a .csv or a DataFrame whose columns a schema describes, as records of
-numbers.
+"""Tables: a .csv, a .parquet or a DataFrame whose columns a schema describes, as records
+of numbers.
 
-A line of a file is a record, also within quotes, and is decoded, divided and encoded by
-itself (`data.lines`, `data.table_encoding`). Nothing is scaled, filled in or numbered
-in the light of other records: what a column holds is in the schema.
+A record is read and encoded by itself (`data.table_files`, `data.table_encoding`).
+Nothing is scaled, filled in or numbered in the light of other records: what a column
+holds is in the schema.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +18,20 @@ from numpy.typing import NDArray
 
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core.rng import numpy_stream
-from fedaux.data.arrays import require_file
-from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody
-from fedaux.data.lines import MAX_FIELD_SIZE, is_utf_16, lines_of, split_line
+from fedaux.data.labels import DeclaredClasses, factorize
 from fedaux.data.records import UNDECLARED, Corpus, Records, RecordsError
 from fedaux.data.table_encoding import column_names, encode, plain_spelling, same_name
+from fedaux.data.table_files import (
+    RECORDS_AT_ONCE,
+    TextColumns,
+    all_columns,
+    cell_text,
+    count_records,
+    file_columns,
+    read_blocks,
+)
 from fedaux.data.table_schema import Column, SchemaError, TableSchema
 
-ENCODED_AT_ONCE = 4096  # records that are encoded at once
 # of a schema's columns, in the records that `schema_rows` draws
 DRAWN_MISSING = 0.1
 
@@ -86,7 +89,7 @@ def table(
     person: str = "",
     declared: Sequence[str] = (),
 ) -> Corpus:
-    """A .csv or .csv.gz whose columns `schema`, a file of `TableSchema`, describes.
+    """A .csv, .csv.gz or .parquet whose columns `schema`, a file of `TableSchema`, describes.
 
     `labels=False` is for public records, `test` is a second file, `person` the column
     of persons. With `declared` classes, those of a site's own records, any line is a
@@ -97,10 +100,10 @@ def table(
     if declared:
         described.require_confirmed(path)
     classes = tuple(declared) or described.header.classes
-    train = _read_csv(path, described, labels, person, tuple(declared))
+    train = _read(path, described, labels, person, tuple(declared))
     if not test or declared:
         return replace(train, classes=classes)
-    tested = _read_csv(Path(test).expanduser(), described, labels, person, ())
+    tested = _read(Path(test).expanduser(), described, labels, person, ())
     return replace(train, test=tested.train, classes=classes)
 
 
@@ -132,7 +135,7 @@ def schema_of(source: DataConfig | AuxConfig) -> TableSchema | None:
     return open_schema(path) if path else None
 
 
-def _read_csv(
+def _read(
     file: Path,
     schema: TableSchema,
     labels: bool,
@@ -140,9 +143,7 @@ def _read_csv(
     declared: tuple[str, ...],
 ) -> Corpus:
     header = schema.header
-    csv.field_size_limit(MAX_FIELD_SIZE)
-    require_file(file, "your own table")
-    names = read_header(file, schema)
+    names = file_columns(file, header)
     wanted = _Wanted(
         schema,
         header.label if labels else "",
@@ -150,56 +151,15 @@ def _read_csv(
         person,
     )
     positions = wanted.positions(names, str(file))
-    count = sum(bool(line) or bool(declared) for line in _records(file, schema))
-    rows = (
-        split_line(line, header.delimiter)
-        for line in _records(file, schema)
-        if line or declared
-    )
-    return _corpus(rows, count, positions, wanted, declared, str(file))
-
-
-def read_header(file: Path, schema: TableSchema) -> list[str]:
-    """The names of a file's columns."""
-    header = schema.header
-    require_lines(file)
-    first = next(lines_of(file, header.encoding))
-    return [name.strip() for name in split_line(first, header.delimiter)]
-
-
-def require_lines(file: Path) -> None:
-    """Raise an error unless a file has a first line, in an encoding of single bytes."""
-    if is_utf_16(file):
-        raise RecordsError(
-            f"Cannot read {file}: it is written in UTF-16. Save it as UTF-8, which "
-            'spreadsheets call "CSV UTF-8".'
-        )
-    if next(lines_of(file), None) is None:
-        raise RecordsError(
-            f"Cannot read {file}: it is empty. The first line must name the columns, "
-            "and each other line is a record."
-        )
-
-
-def _records(file: Path, schema: TableSchema) -> Iterator[str]:
-    """All lines but the first."""
-    return islice(lines_of(file, schema.header.encoding), 1, None)
-
-
-def all_columns(file: Path, schema: TableSchema) -> dict[str, list[str]]:
-    """All columns of a file, in the order of its records."""
-    names = read_header(file, schema)
-    rows = [
-        split_line(line, schema.header.delimiter)
-        for line in _records(file, schema)
-        if line
-    ]
-    return {name: _values(rows, place) for place, name in enumerate(names)}
+    count = count_records(file, header, bool(declared))
+    used = {position for position in positions if position >= 0}
+    blocks = read_blocks(file, header, used, bool(declared))
+    return _corpus(blocks, count, positions, wanted, declared, str(file))
 
 
 def column_of(file: Path, schema: TableSchema, name: str) -> list[str]:
     """The values of any column of a file, in the order of its records."""
-    columns = all_columns(file, schema)
+    columns = all_columns(file, schema.header)
     if name not in columns:
         raise RecordsError(
             f"Cannot read {file}: there is no column {name}; there is "
@@ -245,11 +205,14 @@ def from_frame(
     for name in wanted.names:
         if name in names:
             values = frame[named[name]]
-            columns.append([_text(value, header.decimal) for value in values])
+            columns.append([cell_text(value, header.decimal) for value in values])
     used = [position for position in positions if position >= 0]
     places = [used.index(position) if position >= 0 else -1 for position in positions]
-    rows = zip(*columns, strict=True)
-    corpus = _corpus(rows, len(frame), places, wanted, tuple(declared), "the table")
+    blocks = (
+        [column[start : start + RECORDS_AT_ONCE] for column in columns]
+        for start in range(0, len(frame), RECORDS_AT_ONCE)
+    )
+    corpus = _corpus(blocks, len(frame), places, wanted, tuple(declared), "the table")
     return replace(corpus, classes=tuple(declared) or header.classes)
 
 
@@ -284,45 +247,29 @@ def as_frame(records: Any) -> Any:
     return None
 
 
-def _text(value: Any, decimal: str) -> str:
-    """A value of a DataFrame as a file of the schema would have it, or "" for one that
-    cannot be written.
-    """
-    if isinstance(value, complex):  # as all of a column are next to one of them
-        if value.imag:
-            return ""
-        value = value.real
-    text = name_or_nobody(value)
-    if isinstance(value, (float, np.floating, Decimal)):
-        return text.replace(".", decimal)
-    return text
-
-
 def _corpus(
-    rows: Iterable[Sequence[str]],
+    blocks: Iterable[TextColumns],
     count: int,
     positions: Sequence[int],
     wanted: _Wanted,
     declared: tuple[str, ...],
     where: str,
 ) -> Corpus:
-    """Encode `count` rows, of which `positions` are the wanted columns."""
+    """Encode `count` records, of which `positions` are the wanted columns."""
     schema = wanted.schema
     features = positions[: len(schema.columns)]
     label, site, person = positions[len(schema.columns) :]
     x = np.zeros((count, len(column_names(schema))), dtype=np.float32)
     names: list[list[str]] = [[], [], []]
-    width = max(positions) + 1
     start = 0
-    iterator = iter(rows)
-    while block := list(islice(iterator, ENCODED_AT_ONCE)):
-        texts = _columns(block, width)
+    for texts in blocks:
         columns = [list(map(str.strip, texts[position])) for position in features]
-        x[start : start + len(block)] = encode(schema, columns)
+        end = start + len(columns[0])
+        x[start:end] = encode(schema, columns)
         for known, position in zip(names, (label, site, person), strict=True):
             if position >= 0:
                 known += map(str.strip, texts[position])
-        start += len(block)
+        start = end
     records = Records(x)
     if label >= 0:
         records = replace(records, y=_labels(names[0], wanted, declared, where))
@@ -330,20 +277,6 @@ def _corpus(
         records = replace(records, person=factorize(map(same_name, names[2])))
     sites = _sites(names[1], wanted, where) if site >= 0 else None
     return Corpus(records, site=sites)
-
-
-def _columns(rows: Sequence[Sequence[str]], width: int) -> list[tuple[str, ...]]:
-    """The first `width` columns; a short row has no values in the last ones."""
-    if any(len(row) < width for row in rows):
-        nothing = [""] * width
-        rows = [[*row, *nothing][:width] for row in rows]
-    # up to the shortest row, which has them all
-    return list(zip(*rows, strict=False))
-
-
-def _values(rows: Sequence[Sequence[str]], position: int) -> list[str]:
-    """A column, without spaces around its values. A short row has none there."""
-    return [row[position].strip() if position < len(row) else "" for row in rows]
 
 
 def _labels(

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from fedaux.core.errors import MissingPackageError, install_command
 from fedaux.data.arrays import require_file
 from fedaux.data.labels import DeclaredClasses, factorize, name_or_nobody, to_name
 from fedaux.data.lines import MAX_FIELD_SIZE, lines_of, split_line
+from fedaux.data.parquet import open_parquet, python_value
 from fedaux.data.records import Corpus, Records
 
 TextRow = Mapping[str, Any]
@@ -78,41 +78,16 @@ def _object(line: str) -> TextRow:
 
 
 def _read_parquet(file: Path, table: _Table) -> Iterator[TextRow]:
-    try:
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise MissingPackageError(
-            "Cannot read parquet: pyarrow is not installed. Run "
-            f"{install_command('parquet')}."
-        ) from error
-    parquet = ParquetFile(file)
+    parquet = open_parquet(file, "parquet")
     table.require_columns(file, parquet.schema_arrow.names)
     names = table.needed if table.declared else None  # the others are not looked at
     for batch in parquet.iter_batches(columns=names):
         if table.declared:
-            columns = [map(_python_value, column) for column in batch.columns]
+            columns = [map(python_value, column) for column in batch.columns]
         else:
             columns = [column.to_pylist() for column in batch.columns]
         for row in zip(*columns, strict=True):
             yield dict(zip(batch.schema.names, row, strict=True))
-
-
-def _python_value(scalar: Any) -> Any:
-    """Convert one value separately: invalid text is replaced, and a value that Python
-    cannot represent is missing.
-    """
-    try:
-        value = scalar.as_py()
-    except UnicodeDecodeError:
-        text = getattr(scalar, "value", scalar)  # that of a dictionary
-        if not hasattr(text, "as_buffer"):
-            return None
-        value = text.as_buffer().to_pybytes()
-    except Exception:
-        return None
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return value
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from fedaux.data.tables import column_of, table
 from fedaux.export.input_files import (
     ARRAYS,
     READ_AT_ONCE,
+    SCHEMA_TABLES,
     TABLES,
     InputReader,
     suffix_of,
@@ -214,7 +215,7 @@ def _rows(
             f"{path}: give a folder of images, {', '.join((*ARRAYS, *TABLES))} with "
             "labels"
         )
-    if reader.schema is not None and suffix == ".csv":
+    if reader.schema is not None and suffix in SCHEMA_TABLES:
         source = table(path, reader.schema)
     else:
         options = {}

@@ -26,6 +26,7 @@ from fedaux.data.tables import column_of, table
 READ_AT_ONCE = 512  # records in memory at a time
 ARRAYS = (".npy", ".npz")
 TABLES = (".csv", ".jsonl", ".parquet")
+SCHEMA_TABLES = (".csv", ".parquet")  # that a schema describes
 TAKES = {
     "image": "image files, folders of them, .npy or .npz",
     "numbers": ".npy or .npz",
@@ -98,9 +99,11 @@ class InputReader:
             return self._texts
         takes = TAKES[kind]
         if self.schema is not None:
-            if path.is_file() and suffix == ".csv":
+            if path.is_file() and suffix in SCHEMA_TABLES:
                 return self._table
-            takes = f".csv with the columns {', '.join(self.schema.columns)}"
+            takes = (
+                f".csv or .parquet with the columns {', '.join(self.schema.columns)}"
+            )
         raise RecordsError(
             f"{path}: this model takes {self.record_spec.description}. Give {takes}."
         )
@@ -178,7 +181,7 @@ class InputReader:
         yield from _numbered(path, list(texts.train.x))
 
     def _table(self, path: Path) -> Iterator[NamedBlock]:
-        """A .csv with the columns of the training records, encoded by their schema."""
+        """A table with the columns of the training records, encoded by their schema."""
         assert self.schema is not None
         records = table(path, self.schema, labels=False).train.x
         if not self.id_column:

@@ -16,8 +16,9 @@ from fedaux.config.schema import Config
 from fedaux.data.lines import split_line
 from fedaux.data.records import UNDECLARED, RecordsError
 from fedaux.data.sources import open_source
+from fedaux.data.table_files import RECORDS_AT_ONCE
 from fedaux.data.table_schema import SchemaError
-from fedaux.data.tables import ENCODED_AT_ONCE, from_frame
+from fedaux.data.tables import from_frame
 from helpers.own_records import records, site
 
 SCHEMA = """
@@ -139,10 +140,10 @@ def test_a_table_needs_its_schema(tmp_path: Path) -> None:
 
 def test_blocks_do_not_matter(tmp_path: Path, schema: str) -> None:
     rows = [
-        f"rome,p{index},{index % 101},a,no,ill" for index in range(ENCODED_AT_ONCE + 3)
+        f"rome,p{index},{index % 101},a,no,ill" for index in range(RECORDS_AT_ONCE + 3)
     ]
     x = open_source("table", write(tmp_path, *rows), schema=schema).train.x
-    expected = [index % 101 / 50 - 1 for index in range(ENCODED_AT_ONCE + 3)]
+    expected = [index % 101 / 50 - 1 for index in range(RECORDS_AT_ONCE + 3)]
     np.testing.assert_allclose(x[:, 0], expected, atol=1e-6)
 
 
