@@ -33,6 +33,7 @@ from fedaux.runs.folders import stored_state
 from fedaux.runs.runner import pretrain, run
 from fedaux.server.result import FinishedRun, fall_warning
 from fedaux.server.run_state import STATE_FILE, StateError
+from fedaux.server.site_test import is_test_due
 from fedaux.sweeps.grid import Arm, PlannedRun, Sweep
 from fedaux.sweeps.results import FailedRun, SweepResult
 from fedaux.sweeps.workers import PoolTask, TaskError, run_tasks
@@ -151,7 +152,7 @@ def finished(run: PlannedRun) -> FinishedRun | None:
         state = stored_state(run.config, run.folder)
     except StateError:
         return None
-    if state is None or state.round < run.rounds:
+    if state is None or state.round < run.rounds or is_test_due(run.config, state):
         return None
     return FinishedRun(state, run.folder)
 

@@ -21,8 +21,9 @@ from fedaux.core.progress import (
     report,
     report_to,
 )
+from fedaux.core.results import SiteTest
 from fedaux.server.run_writer import RunWriter
-from fedaux.sweeps.engine import read_sweep, run_sweep
+from fedaux.sweeps.engine import finished, read_sweep, run_sweep
 from fedaux.sweeps.grid import Sweep
 from fedaux.sweeps.method_settings import MethodSettings
 from fedaux.sweeps.results import FailedRun, SweepError, SweepResult, write_results
@@ -61,6 +62,22 @@ def test_arms_without_a_finished_run_are_left_out(tmp_path: Path) -> None:
     (arm,) = read_sweep(TWO, tmp_path).arms
     assert (arm.label, arm.seeds, arm.folders) == ("FedAvg", (0,), (first.folder,))
     assert arm.curves.tolist() == [result.curve]
+
+
+def test_a_run_whose_sites_have_yet_to_test_the_model_is_not_finished(
+    tmp_path: Path,
+) -> None:
+    config = replace(
+        TINY_CONFIG,
+        data=replace(TINY_CONFIG.data, site_test_fraction=0.2),
+        privacy=replace(TINY_CONFIG.privacy, look_epsilon=1.0),
+    )
+    (run,) = Sweep.of(config, {"method": ["fedavg"]}, seeds=1).runs(tmp_path)
+    state = finished_run(run.folder, run.config).state
+    assert finished(run) is None
+    tested = SiteTest(state.round, 3, (), 1.0, None, None, {}, {}, ())
+    RunWriter(run.folder).save(replace(state, site_test=tested))
+    assert finished(run) is not None
 
 
 def test_what_is_finished_is_not_run_again_and_only_methods_that_release_have_a_statement(
