@@ -206,6 +206,10 @@ def odd_tallies() -> Iterator[str]:
     edges += ((math.nan,), (math.inf,), tuple(range(500)), ("x",))
     for kind, edge in itertools.product([*MEANINGS_OF_TALLIES, "records"], edges):
         yield Tallies({"a": Tally(kind, 1.0, edge)}).to_json()
+    for values in ((), ("a",), ("a", "a")):
+        yield Tallies({"a": Tally("column", 1.0, (), "age", values)}).to_json()
+    yield Tallies({"a": Tally("column", 1.0, (0.0,), "age")}).to_json()
+    yield Tallies({"a": Tally("classes", 1.0, (), "age")}).to_json()
     for weight in (0.0, -1.0, 1 / 8, 0.1, 1 + 1e-9, 1e308, math.nan):
         yield Tallies({"a": Tally("answers", weight)}).to_json()
     for count in (0, 2, MAX_TALLIES, MAX_TALLIES + 1):

@@ -12,11 +12,19 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.failures import OrderError
 from fedaux.core.rng import numpy_stream
 from fedaux.messages import Counts, LookOrder, Tallies, Tally
-from fedaux.messages.tallies import MAX_TALLIES, OF_ANSWERS, OF_HITS, OF_SCORES
+from fedaux.messages.tallies import (
+    MAX_TALLIES,
+    OF_ANSWERS,
+    OF_CLASSES,
+    OF_COLUMN,
+    OF_HITS,
+    OF_SCORES,
+)
 from fedaux.models import flatten_state
 from fedaux.privacy.looks import look_scale
 
 EDGES = (-1.0, 1.0)
+LOOK_AT_CLASSES = "a look at all records"
 
 
 def usual_tallies(classes: int) -> Tallies:
@@ -44,6 +52,7 @@ def every_look(server: HostileServer) -> Iterator[tuple[str, LookOrder]]:
         "a weight above 1": Tally(OF_ANSWERS, 2.0),
         "a weight near 0": Tally(OF_ANSWERS, 1e-6),
         "bins of another kind": Tally("records"),
+        "a column that no site has": Tally(OF_COLUMN, edges=EDGES, column="\u2003"),
     }
     for what, tally in tallies.items():
         bins = Tallies({"tally": tally})
@@ -53,6 +62,7 @@ def every_look(server: HostileServer) -> Iterator[tuple[str, LookOrder]]:
     for size in (1, honest.size + 1):
         yield f"a look of size {size}", replace(honest, size=size)
     yield "a look", honest
+    yield LOOK_AT_CLASSES, look_order(server, Tallies({"all": Tally(OF_CLASSES)}))
     loud = {"parameters": np.float32(3e38) * np.sign(honest.weights["parameters"])}
     yield "a look by a head that overflows", replace(honest, weights=loud)
     parameters = flatten_state(server.model)["parameters"]

@@ -215,8 +215,11 @@ class HostileServer:
 
     def look(self, tallies: Tallies, weights: NDArray[Any]) -> LookOrder:
         """Count held-out records by what the head (W, b), flattened, says of features
-        of the server's extractor.
+        of the server's extractor, or all records if no tally needs a model.
         """
+        model: Arrays = {}
+        if tallies.needs_model:
+            model = {"parameters": weights.astype(np.float32)}
         return LookOrder(
             client=SITE_NAME,
             tallies=tallies.to_json(),
@@ -224,7 +227,7 @@ class HostileServer:
             random_features=self.config.random_features,
             run="run",
             known_entries=0,
-            weights={"parameters": weights.astype(np.float32)},
+            weights=model,
             **self._network_fields(),
         )
 

@@ -13,7 +13,7 @@ reveals nothing.
 | PrepareOrder | noisy sums | the site's own scorer |
 | SumsOrder | sums, second moments, … | own method or `head_init` makes a head of them |
 | TrainOrder | models, noisy if private | own method and options, few enough epochs |
-| LookOrder | noisy counts | `privacy.look_epsilon`, bins that each record is in once |
+| LookOrder | noisy counts | `privacy.look_epsilon`, bins that each record is in once, own columns |
 | SumOrder | – | `federation.secure`. The order that began the sum is admitted again |
 
 Each of the middle four must ask for a secure sum if `federation.secure` is set, and
@@ -188,10 +188,11 @@ def admit_training(order: TrainOrder, site: Site) -> None:
 
 def admit_look(order: LookOrder, site: Site) -> None:
     _admit_data(order, site)
-    check_looks(site.config)
-    check_sizes(order.random_features, site.config)
     tallies = Tallies.from_json(order.tallies)
+    check_looks(site.config, tallies.needs_model)
+    check_sizes(order.random_features, site.config)
     tallies.check(order.classes)
+    check_columns(tallies, site.config)
     if tallies.size(order.classes) != order.size:
         raise OrderError(
             f"Cannot count: the order says that there are {order.size} bins, and its "
@@ -304,14 +305,39 @@ def check_scorer(scorer: str, config: Config) -> None:
         )
 
 
-def check_looks(config: Config) -> None:
-    """Raise an error unless the site holds records out, and its owner allows looks."""
-    if config.privacy.look_epsilon == 0 or not config.tests_at_sites:
+def check_looks(config: Config, of_model: bool = True) -> None:
+    """Raise an error unless the owner allows looks, and for one at a model holds
+    records out.
+    """
+    if config.privacy.look_epsilon == 0 and not of_model:
+        raise OrderError(
+            "Cannot answer a look: this site's own settings allow none. Its owner can "
+            "set privacy.look_epsilon in site.toml."
+        )
+    if of_model and (config.privacy.look_epsilon == 0 or not config.tests_at_sites):
         raise OrderError(
             "Cannot answer a look: this site's own settings hold out no records for "
             "it. Its owner can set data.site_test_fraction and privacy.look_epsilon in "
             "site.toml."
         )
+
+
+def check_columns(tallies: Tallies, config: Config) -> None:
+    """Raise an error unless the columns that are counted by are those of the site's own
+    schema.
+    """
+    schema = schema_of(config.data)
+    for tally in tallies.columns:
+        if schema is None or tally.column not in schema.columns:
+            raise OrderError(
+                f"Cannot count by the column {tally.column!r}: this site's own schema "
+                "does not have it."
+            )
+        if tally.values != schema.columns[tally.column].values:
+            raise OrderError(
+                f"Cannot count by the column {tally.column!r}: its values are not "
+                "those of this site's own schema."
+            )
 
 
 def check_head(sends: str, config: Config) -> None:

@@ -42,15 +42,15 @@ def load_records(site: Site, order: DataOrder) -> Records:
     """Load the private records that the client trains on: all that it does not hold
     out.
     """
-    return split_of(site, order.client, _load_all(site, order))[0]
+    return split_of(site, order.client, load_all(site, order))[0]
 
 
 def load_held_out(site: Site, order: LookOrder) -> Records:
     """Load the private records on which the client tests models."""
-    return split_of(site, order.client, _load_all(site, order))[1]
+    return split_of(site, order.client, load_all(site, order))[1]
 
 
-def _load_all(site: Site, order: DataOrder) -> Records:
+def load_all(site: Site, order: DataOrder) -> Records:
     """Load all private records: the client's part of the configured split, or those of
     its site.
 

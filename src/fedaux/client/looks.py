@@ -1,14 +1,15 @@
-"""Looks: how many of the held-out records fall into each bin, released with noise once
-for each question.
+"""Looks: how many records fall into each bin, released with noise once for each
+question. With a model they are the records held out, and without one all records.
 
 What a record adds is, to the bit, a function of that record: a network sees it alone,
-and its bin follows from comparisons of what the network says. So two neighbouring data
-sets differ by what `Tallies.sensitivity` says, whatever model the order brings.
+and its bin follows from comparisons of what the network says, or of its own value in a
+column. So two neighbouring data sets differ by what `Tallies.sensitivity` says,
+whatever model and bins the order brings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,13 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.client.answers import AnswerStore
-from fedaux.client.loading import load_held_out, open_held_out
+from fedaux.client.columns import Bins, bins_of_columns
+from fedaux.client.loading import load_all, open_held_out
 from fedaux.client.own_figures import keep_own_figures
 from fedaux.client.releases import noisy_from_bytes, noisy_to_bytes
 from fedaux.client.site import Site
 from fedaux.data.records import Records
 from fedaux.messages import Counts, LookOrder, Release, Tallies, Tally, identity
-from fedaux.messages.tallies import OF_ANSWERS, OF_CLASSES, OF_HITS, STEPS
+from fedaux.messages.tallies import (
+    OF_ANSWERS,
+    OF_CLASSES,
+    OF_COLUMN,
+    OF_HITS,
+    STEPS,
+)
 from fedaux.models import Prototype
 from fedaux.models.inference import Rows
 from fedaux.privacy.account_file import LOOK_REQUEST, SUM_REQUEST, Entry
@@ -32,6 +40,8 @@ from fedaux.privacy.mechanism import Summary, release
 from fedaux.privacy.per_record import outputs
 from fedaux.privacy.units import Units
 from fedaux.scoring.base import Labels, Shares
+
+NOWHERE = -1  # the bin of a record that adds nothing to a tally
 
 
 @dataclass(frozen=True)
@@ -96,13 +106,13 @@ class Looks:
             return mechanism
 
         def read() -> Summary:
-            return summary_of_held_out(order, self.site)
+            return summary_of_bins(order, self.site)
 
         return self.store.with_noise(order, request, path, plan, read, draw)
 
 
-def summary_of_held_out(order: LookOrder, site: Site) -> Summary:
-    """Count the held-out records in all bins of an order, without noise."""
+def summary_of_bins(order: LookOrder, site: Site) -> Summary:
+    """Count the records in all bins of an order, without noise."""
     tallies = Tallies.from_json(order.tallies)
     privacy = site.config.privacy
     if tallies.needs_model:
@@ -111,40 +121,52 @@ def summary_of_held_out(order: LookOrder, site: Site) -> Summary:
         if not site.is_simulated:
             keep_own_figures(order, site, records, logits)
     else:
-        records = load_held_out(site, order)
+        records = load_all(site, order)
         logits = np.zeros((len(records), order.classes), np.float32)
+    columns = bins_of_columns(tallies, site.config, order.client, records)
     units = Units.of(records, privacy.unit, privacy.max_records_per_person)
-    values = count_in_bins(tallies, order.classes, records.labels, logits, units.shares)
+    values = count_in_bins(
+        tallies, order.classes, records.labels, logits, units.shares, columns
+    )
     sensitivity = tallies.sensitivity(privacy.adjacency)
     return Summary(values, 1 / STEPS, sensitivity, privacy.adjacency, units.count)
 
 
 def count_in_bins(
-    tallies: Tallies, classes: int, labels: Labels, logits: Rows, shares: Shares
+    tallies: Tallies,
+    classes: int,
+    labels: Labels,
+    logits: Rows,
+    shares: Shares,
+    columns: Mapping[str, Bins],
 ) -> NDArray[np.int64]:
     """Return the counts in all bins, in steps; a record of share s adds ⌊s · steps⌋ to
-    its bin.
+    its bin. `columns` has each record's bin in every column that is counted by.
 
-    A record with a label outside the classes, or about which the model says something
-    that is not finite, adds nothing.
+    By what a model says, a record adds nothing if its label is outside the classes, or
+    if the model says something that is not finite.
     """
-    counted = (labels >= 0) & (labels < classes) & np.isfinite(logits).all(axis=1)
-    labels = labels[counted]
-    logits = logits[counted]
-    shares = shares[counted]
+    declared = (labels >= 0) & (labels < classes)
+    answered = declared & np.isfinite(logits).all(axis=1)
     parts: list[NDArray[np.int64]] = []
     for tally in tallies.by_name.values():
+        if tally.kind == OF_CLASSES:
+            bins = np.where(declared, labels, classes)
+        elif tally.kind == OF_COLUMN:
+            bins = columns[tally.column]
+        else:
+            bins = np.full(len(labels), NOWHERE)
+            bins[answered] = bins_of_answers(tally, labels[answered], logits[answered])
+        counted = bins != NOWHERE
         values = np.zeros(tally.bins(classes), np.int64)
-        added = np.floor(shares * tally.steps).astype(np.int64)
-        np.add.at(values, bins_of(tally, labels, logits), added)
+        added = np.floor(shares[counted] * tally.steps).astype(np.int64)
+        np.add.at(values, bins[counted], added)
         parts.append(values)
     return np.concatenate(parts)
 
 
-def bins_of(tally: Tally, labels: Labels, logits: Rows) -> NDArray[np.int64]:
+def bins_of_answers(tally: Tally, labels: Labels, logits: Rows) -> Bins:
     """Return the bin of each record. The bins of a class follow one another."""
-    if tally.kind == OF_CLASSES:
-        return labels
     is_right = logits.argmax(axis=1) == labels
     if tally.kind == OF_ANSWERS:
         return np.asarray(is_right, np.int64)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedaux.client.site import Site
 from fedaux.config.schema import Config
+from fedaux.config.sends import NOISY_COUNTS
 from fedaux.messages import RunPlan
 from fedaux.privacy.accounting import round_up
 
@@ -67,6 +68,8 @@ def cost_in_words(words: Sequence[str], config: Config, releases: int = 1) -> st
             costs.append(f"{cost}, {delta}")
         elif word == "noisy models":
             costs.append(f"noisy models within a total of ε = {total}, {delta}")
+        elif word == NOISY_COUNTS:
+            costs.append(f"{word} at ε = {round_up(privacy.look_epsilon)}, {delta}")
         else:
             costs.append(f"{word} WITHOUT noise")
     return " and ".join(costs)

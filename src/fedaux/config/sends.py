@@ -24,7 +24,8 @@ SUMS = {  # by what an order for sums asks for
 }
 MEANINGS = {
     NOISY_SUMS: "releases under ε: certainty scores, or what a private head is made of",
-    NOISY_COUNTS: "looks under ε: how many held-out records a model classifies as what",
+    NOISY_COUNTS: "looks under ε: how many records have which class or which values, or "
+    "are classified as what by a model",
     NOISY_MODELS: "models from private training, under ε",
     MODELS: "trained models, their losses and training times, without noise",
     "sums": "sums of features of each class, without noise",
@@ -44,7 +45,7 @@ def needed_by(config: Config) -> tuple[str, ...]:
         words.append(SUMS[head.sends])
     if config.trains:
         words.append(NOISY_MODELS if config.privacy.private_training else MODELS)
-    if config.tests_at_sites:
+    if config.privacy.look_epsilon > 0:
         words.append(NOISY_COUNTS)
     return tuple(words)
 

@@ -8,12 +8,13 @@ model. Classes are declared (`labels.declared_classes`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
@@ -35,6 +36,7 @@ from fedaux.data.sources import (
     needs_path,
     open_source,
 )
+from fedaux.data.table_schema import Column, TableHeader, TableSchema
 
 FEW = 8  # records of a client, or of the test set: with fewer, a figure says nothing
 
@@ -233,6 +235,30 @@ def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
 
 
 _cached_private = lru_cache(maxsize=64)(read_private)
+
+
+def read_columns(
+    config: Config, client: str, header: TableHeader, columns: Mapping[str, Column]
+) -> NDArray[Any]:
+    """Encode a client's table by another schema of its columns. The rows are those of
+    `x` in what `open_private` returns.
+    """
+    declared: tuple[str, ...] = ()
+    if config.data.partition == "own":
+        declared = class_names(config, client)
+    data = _data_of(config, client)
+    return _read_columns(data, header, tuple(columns.items()), declared)
+
+
+@lru_cache(maxsize=1)
+def _read_columns(
+    data: DataConfig,
+    header: TableHeader,
+    columns: tuple[tuple[str, Column], ...],
+    declared: tuple[str, ...],
+) -> NDArray[Any]:
+    schema = TableSchema(header, dict(columns), {})
+    return _open_corpus(data, schema=schema, declared=declared).train.x
 
 
 def _open_corpus(data: DataConfig, **options: Any) -> Corpus:

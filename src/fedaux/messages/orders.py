@@ -18,7 +18,7 @@ import numpy as np
 
 from fedaux.core.arrays import Arrays
 from fedaux.messages.declaration import Part, asked, order
-from fedaux.messages.tallies import MAX_BINS
+from fedaux.messages.tallies import MAX_BINS, Tallies
 from fedaux.messages.types import (
     ANY_NAME,
     MAX_JSON,
@@ -148,6 +148,12 @@ def _bytes_of_sites(order: SumOrder) -> Type:
         {ANY_NAME: ArrayType(("uint8",), None, most=2**15)},
         count=2 * len(order.terms.sites),
     )
+
+
+def _counted_by(order: LookOrder) -> Type:
+    """Return the type of the model that records are counted by, or of none."""
+    needs_model = Tallies.from_json(order.tallies).needs_model
+    return MODEL if needs_model else ArrayGroup({})
 
 
 def _public(order: PrepareOrder) -> Type:
@@ -283,8 +289,9 @@ class TrainOrder:
 
 @order("query.look")
 class LookOrder:
-    """Count the records that the site holds out, by what a model says of them, and
-    answer with noise on every count.
+    """Count records, and answer with noise on every count: those that the site holds
+    out, by what a model says of them, or without a model all of them, by their class
+    and by the columns of a table.
     """
 
     client: str = asked(NAME, Part.SITE)
@@ -299,7 +306,7 @@ class LookOrder:
     random_features: int = asked(Number(0, MAX_RANDOM_FEATURES), Part.RUN)
     run: str = asked(NAME, Part.RUN)
     known_entries: int = asked(COUNT, Part.CARRIER)
-    weights: Arrays = asked(MODEL, Part.ROUND)
+    weights: Arrays = asked(_counted_by, Part.ROUND, default_factory=dict)
     extractor: Arrays = asked(EXTRACTOR, Part.CARRIER, default_factory=dict)
     standardisation: Arrays = asked(STANDARDISATION, Part.RUN, default_factory=dict)
     known_signature: str = asked(HASH, Part.CARRIER, default="")

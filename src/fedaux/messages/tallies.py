@@ -3,6 +3,9 @@
 A server declares its tallies in the order, and an owner who approves the run reads them
 there. A record counts in one bin of each tally, or in none. So what one record can
 change is known from the tallies alone (`sensitivity`).
+
+Before a run, tallies divide all records by their class and by the columns of a table.
+After it, they divide the records held out by what the model says of them.
 """
 
 from __future__ import annotations
@@ -20,17 +23,21 @@ STEPS = 2**20
 LEAST_WEIGHT = 1 / 8
 MAX_TALLIES = 64
 MAX_BINS = 2**16  # of all tallies of an order together
+LARGEST_EDGE = 1e300
 
 OF_CLASSES = "classes"
+OF_COLUMN = "column"
 OF_ANSWERS = "answers"
 OF_HITS = "hits"
 OF_SCORES = "scores"
 MEANINGS_OF_TALLIES = {
-    OF_CLASSES: "records of each class",
+    OF_CLASSES: "records of each class, and those of none",
+    OF_COLUMN: "records by their value in a column of a table",
     OF_ANSWERS: "records that the model answers wrongly, and rightly",
     OF_HITS: "the same for each class",
     OF_SCORES: "records of each of two classes by the score of the model",
 }
+WITHOUT_MODEL = (OF_CLASSES, OF_COLUMN)
 
 
 @dataclass(frozen=True)
@@ -41,16 +48,26 @@ class Tally:
         kind: What is counted, one of `MEANINGS_OF_TALLIES`.
         weight: How much of the look's accuracy this tally gets, from `LEAST_WEIGHT` to
             1: the noise on its counts is that of the look divided by this.
-        edges: For scores, where one bin ends and the next one begins: increasing
-            differences between the logit of the second class and that of the first.
+        edges: For scores and columns of numbers, where one bin ends and the next one
+            begins. Scores are differences between the logit of the second class and
+            that of the first.
+        column: The column of a table that is counted by.
+        values: Of a column that has no numbers, each in a bin of its own.
     """
 
     kind: str
     weight: float = 1.0
     edges: tuple[float, ...] = ()
+    column: str = ""
+    values: tuple[str, ...] = ()
 
     def bins(self, classes: int) -> int:
         """Return the number of bins; those of a class follow one another."""
+        if self.kind == OF_CLASSES:
+            return classes + 1
+        if self.kind == OF_COLUMN:
+            # intervals, or values and any other one; the last bin is for none
+            return len(self.edges or self.values) + 2
         if self.kind == OF_ANSWERS:
             return 2
         if self.kind == OF_HITS:
@@ -71,10 +88,41 @@ class Tally:
         if self.kind == OF_SCORES and classes != 2:
             raise _refusal("scores are those of two classes")
         increasing = sorted(set(self.edges)) == list(self.edges)
-        if not increasing or not all(map(math.isfinite, self.edges)):
+        if not increasing or not all(abs(edge) <= LARGEST_EDGE for edge in self.edges):
             raise _refusal("edges are finite and increase")
-        if bool(self.edges) != (self.kind == OF_SCORES):
-            raise _refusal("scores have edges, and nothing else has")
+        if self.kind == OF_COLUMN:
+            self._check_column()
+        elif self.column or self.values:
+            raise _refusal("only a tally by a column has a column and values")
+        elif bool(self.edges) != (self.kind == OF_SCORES):
+            raise _refusal("scores and columns have edges, and nothing else has")
+
+    def _check_column(self) -> None:
+        if not self.column or bool(self.edges) == bool(self.values):
+            raise _refusal("a column has a name, and either edges or values")
+        if len(set(self.values)) < len(self.values):
+            raise _refusal("the values of a column differ from one another")
+
+    def to_row(self) -> dict[str, Any]:
+        """Return a table for JSON."""
+        row: dict[str, Any] = {
+            "kind": self.kind,
+            "weight": self.weight,
+            "edges": list(self.edges),
+        }
+        if self.column:
+            row |= {"column": self.column, "values": list(self.values)}
+        return row
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Tally:
+        return cls(
+            str(row["kind"]),
+            float(row["weight"]),
+            tuple(float(edge) for edge in row["edges"]),
+            str(row.get("column", "")),
+            tuple(str(value) for value in row.get("values", ())),
+        )
 
 
 def _refusal(why: str) -> OrderError:
@@ -92,14 +140,7 @@ class Tallies:
         """Read tallies; raise an `OrderError` if the text has none."""
         try:
             rows: dict[str, dict[str, Any]] = json.loads(text)
-            tallies = {
-                name: Tally(
-                    str(row["kind"]),
-                    float(row["weight"]),
-                    tuple(float(edge) for edge in row["edges"]),
-                )
-                for name, row in rows.items()
-            }
+            tallies = {name: Tally.from_row(row) for name, row in rows.items()}
         except (
             ValueError,
             TypeError,
@@ -111,11 +152,7 @@ class Tallies:
         return cls(tallies)
 
     def to_json(self) -> str:
-        rows = {
-            name: {**vars(tally), "edges": list(tally.edges)}
-            for name, tally in self.by_name.items()
-        }
-        return json.dumps(rows)
+        return json.dumps({name: row.to_row() for name, row in self.by_name.items()})
 
     def check(self, classes: int) -> None:
         """Raise an `OrderError` unless a site can count in these bins."""
@@ -125,6 +162,9 @@ class Tallies:
             tally.check(classes)
         if self.size(classes) > MAX_BINS:
             raise _refusal(f"its tallies have at most {MAX_BINS} bins together")
+        names = [tally.column for tally in self.columns]
+        if len(set(names)) < len(names):
+            raise _refusal("a column is counted by once")
 
     def size(self, classes: int) -> int:
         """Return the number of bins of all tallies."""
@@ -154,4 +194,9 @@ class Tallies:
     @property
     def needs_model(self) -> bool:
         """Whether some tally is of what a model says of the records."""
-        return any(tally.kind != OF_CLASSES for tally in self.by_name.values())
+        return any(tally.kind not in WITHOUT_MODEL for tally in self.by_name.values())
+
+    @property
+    def columns(self) -> list[Tally]:
+        """The tallies by a column of a table."""
+        return [tally for tally in self.by_name.values() if tally.kind == OF_COLUMN]

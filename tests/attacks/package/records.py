@@ -361,7 +361,7 @@ def looked(folder: Path, audit: AuditConfig) -> AttackResult:
     def draw(label: int) -> Vector:
         labels = np.array([label, *[0] * 7])
         logits = np.tile(np.array([1.0, 0.0], np.float32), (8, 1))
-        counts = count_in_bins(tallies, 2, labels, logits, np.ones(8))
+        counts = count_in_bins(tallies, 2, labels, logits, np.ones(8), {})
         summary = Summary(counts, 1 / STEPS, sensitivity, privacy.adjacency, 8)
         noisy = release(summary, "look", look_budget(privacy))
         return np.asarray(noisy.arrays["values"], np.float64)

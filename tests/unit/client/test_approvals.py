@@ -1001,6 +1001,9 @@ def test_what_leaves_is_said_with_its_cost_rounded_up(tmp_path: Path) -> None:
     privacy = {"epsilon": 0.12341, "epsilon_total": 2.34561, "private_training": True}
     config = asked_site(tmp_path, privacy=privacy, head_init="random").config
     assert cost_in_words(["noisy sums"], config) == "noisy sums at ε = 0.124, δ = 1e-05"
+    looked = replace(config, privacy=replace(config.privacy, look_epsilon=0.5))
+    counts = cost_in_words(["noisy counts"], looked)
+    assert counts == "noisy counts at ε = 0.5, δ = 1e-05"
     assert (
         cost_in_words(["noisy models"], config)
         == "noisy models within a total of ε = 2.35, δ = 1e-05"

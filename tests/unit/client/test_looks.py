@@ -34,6 +34,8 @@ def naive(
     counts: dict[str, dict[tuple[int, ...], int]] = {name: {} for name in ALL.by_name}
     for (label, first, second), share in zip(rows, shares, strict=True):
         if label not in (0, 1):
+            none = math.floor(share * ALL.by_name["classes"].steps)
+            counts["classes"][(2,)] = counts["classes"].get((2,), 0) + none
             continue
         predicted = 1 if np.float32(second) > np.float32(first) else 0
         difference = float(np.float32(second)) - float(np.float32(first))
@@ -56,7 +58,7 @@ def counted(
 ) -> dict[str, np.ndarray]:
     labels = np.array([row[0] for row in rows], np.int64)
     logits = np.array([row[1:] for row in rows], np.float32).reshape(-1, 2)
-    values = count_in_bins(ALL, 2, labels, logits, np.array(shares))
+    values = count_in_bins(ALL, 2, labels, logits, np.array(shares), {})
     return {name: values[place] for name, place in ALL.slices(2).items()}
 
 
@@ -96,15 +98,25 @@ def test_some_exchange_reaches_the_sensitivity() -> None:
     assert reached == pytest.approx(ALL.sensitivity("replace-one"), rel=1e-12)
 
 
-def test_what_is_not_finite_adds_nothing() -> None:
+def test_what_is_not_finite_adds_nothing_but_its_class() -> None:
     rows = [(0, math.nan, 1.0), (1, 0.0, math.inf)]
-    assert all(not values.any() for values in counted(rows, [1.0, 1.0]).values())
+    values = counted(rows, [1.0, 1.0])
+    assert values.pop("classes").tolist() == [STEPS // 4, STEPS // 4, 0]
+    assert not any(of_model.any() for of_model in values.values())
 
 
 def test_tallies_survive_json() -> None:
     assert Tallies.from_json(ALL.to_json()) == ALL
     assert ALL.needs_model
-    assert not Tallies({"classes": Tally("classes")}).needs_model
+    age = Tally("column", edges=(20.0, 90.0), column="age")
+    sex = Tally("column", column="sex", values=("f", "m"))
+    of_data = Tallies({"classes": Tally("classes"), "age": age, "sex": sex})
+    assert Tallies.from_json(of_data.to_json()) == of_data
+    of_data.check(2)
+    assert not of_data.needs_model
+    assert of_data.columns == [age, sex]
+    with pytest.raises(OrderError, match="a column is counted by once"):
+        Tallies({"age": age, "again": age}).check(2)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 1000])
@@ -122,8 +134,17 @@ def test_the_test_of_a_run_is_answered(classes: int) -> None:
         ({"weight": 0.01}, "a weight lies between"),
         ({"kind": "scores", "edges": [1.0, 0.0]}, "edges are finite and increase"),
         ({"kind": "scores", "edges": [0.0, 0.0]}, "edges are finite and increase"),
-        ({"kind": "scores", "edges": []}, "scores have edges"),
-        ({"edges": [0.0]}, "scores have edges"),
+        ({"kind": "scores", "edges": []}, "scores and columns have edges"),
+        ({"edges": [0.0]}, "scores and columns have edges"),
+        ({"edges": [math.inf]}, "edges are finite"),
+        ({"column": "age"}, "only a tally by a column"),
+        ({"kind": "column", "edges": [0.0]}, "a column has a name"),
+        ({"kind": "column", "column": "age"}, "either edges or values"),
+        (
+            {"kind": "column", "column": "age", "edges": [0.0], "values": ["a"]},
+            "either edges or values",
+        ),
+        ({"kind": "column", "column": "age", "values": ["a", "a"]}, "differ"),
     ],
 )
 def test_other_bins_are_refused(row: dict[str, object], message: str) -> None:
@@ -145,5 +166,6 @@ def test_scores_are_of_two_classes_and_tallies_are_few() -> None:
 
 
 def test_a_count_has_more_steps_than_noise_needs() -> None:
-    assert set(MEANINGS_OF_TALLIES) == {tally.kind for tally in ALL.by_name.values()}
+    kinds = {tally.kind for tally in ALL.by_name.values()}
+    assert set(MEANINGS_OF_TALLIES) == kinds | {"column"}
     assert Tally("answers").steps == STEPS
