@@ -48,6 +48,7 @@ FREE_TEXT = 3  # words from which a text is no name
 FEW_RECORDS = 2_000  # below which second moments do not pay
 MANY_DIRECTIONS = 32
 MANY_RECORDS = 10_000  # from which intervals of numbers are told apart
+INTERVALS = 10
 NESTED = "nested: make a column of each part"
 FLAGS = (
     ("0", "1"),
@@ -334,10 +335,30 @@ def _propose_number(
     inner = np.quantile(numbers, shares[1:-1], method="closest_observation")
     bins: tuple[float, ...] = ()
     if records >= MANY_RECORDS:
-        edges = np.quantile(numbers, (0.2, 0.4, 0.6, 0.8), method="closest_observation")
-        bins = tuple(float(edge) for edge in np.unique(edges))
+        bins = _intervals(numbers)
     quantiles = (low, *map(float, inner), high)
     return Column("number", (low, high), quantiles, bins, missing=missing), ""
+
+
+def _intervals(
+    numbers: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> tuple[float, ...]:
+    """The bounds of intervals of equally many values. A value that is more frequent than
+    that has an interval to itself, and the others are divided without it: where most
+    are zero, as of a gain, these would otherwise be one interval
+    (`studies/results/tables.md`).
+    """
+    values, counts = np.unique(numbers, return_counts=True)
+    place = int(counts.argmax())
+    bounds: set[float] = set()
+    if counts[place] > len(numbers) / INTERVALS:
+        # lower bounds of the interval and of the next one
+        bounds.update(map(float, values[max(place, 1) : place + 2]))
+        numbers = numbers[numbers != values[place]]
+    shares = np.linspace(0.0, 1.0, INTERVALS + 1)[1:-1]
+    edges = np.quantile(numbers, shares, method="closest_observation")
+    bounds.update(map(float, edges))
+    return tuple(sorted(bounds))
 
 
 def _round_range(low: float, high: float) -> tuple[float, float]:

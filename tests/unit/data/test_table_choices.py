@@ -5,6 +5,7 @@ is left out, and settings that load.
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from fedaux.data.table_choices import (
     release_choices,
     site_names,
 )
-from fedaux.data.table_schema import Column, TableSchema
+from fedaux.data.table_encoding import encode
+from fedaux.data.table_schema import Column, TableHeader, TableSchema
 from fedaux.data.tables import table as read_by_schema
 
 RNG = np.random.default_rng(0)
+SCHEMA = TableSchema(TableHeader(), {}, {})
 
 
 def rows_of(count: int = 60) -> dict[str, list[Any]]:
@@ -121,7 +124,27 @@ def test_many_records_have_intervals() -> None:
     values = [str(value) for value in RNG.integers(0, 1000, 500)]
     assert propose_column("x", values, ".", 9_999)[0].bins == ()  # type: ignore[union-attr]
     bins = propose_column("x", values, ".", 10_000)[0].bins  # type: ignore[union-attr]
-    assert len(bins) == 4
+    assert len(bins) == 9
+
+
+def test_a_frequent_value_has_an_interval_to_itself() -> None:
+    """Of gains that are mostly zero, deciles would tell nothing."""
+    gains = [0] * 900 + list(range(1000, 1100))
+    column, _ = propose_column("gain", [str(gain) for gain in gains], ".", 10_000)
+    assert column is not None
+    assert column.bins[:2] == (1000, 1009)
+    assert len(column.bins) == 10
+    alone = replace(SCHEMA, columns={"gain": column})
+    intervals = encode(alone, [["0", "999", "1000", "1099"]])[:, 1:].argmax(axis=1)
+    assert intervals.tolist() == [0, 0, 1, 10]
+
+    losses = [-float(gain) for gain in gains]
+    middle, _ = propose_column("x", [str(x) for x in losses + gains], ".", 10_000)
+    assert middle is not None
+    bins = list(middle.bins)
+    assert bins[bins.index(0) + 1] == 1000  # 0 to 999 are zeros
+    assert bins[bins.index(0) - 1] <= -1000
+    assert all(np.diff(bins) > 0)
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
