@@ -191,6 +191,16 @@ def test_a_run_is_told_where_the_folder_is_now(stage: Path, tmp_path: Path) -> N
         "out": str(stage / "server" / "run"),
         "set": "rounds=1",
     }
+    (tmp_path / "calls").unlink()
+    play(stage / "server" / "look.sh", "--run-config", 'set="privacy.look_epsilon=1"')
+    ((_, _, _, _, *settings),) = calls(tmp_path)
+    given = [config for config in settings if config != "--run-config"]
+    assert parse_config_args(given) == {
+        "config": str(stage / "server" / "fedaux.toml"),
+        "out": str(stage / "server" / "look"),
+        "look": True,
+        "set": "privacy.look_epsilon=1",
+    }
     connection = tomllib.loads(
         (stage / "server" / "flwr-home" / "config.toml").read_text()
     )["superlink"]["fedaux"]

@@ -11,6 +11,7 @@ from fedaux import __version__
 from fedaux.cli.common import SUGGEST_COMMANDS, examples, run_app, unwrap_summaries
 from fedaux.cli.deploy import app as deploy
 from fedaux.cli.init import app as init
+from fedaux.cli.look import app as look
 from fedaux.cli.methods import app as methods
 from fedaux.cli.model import app as model
 from fedaux.cli.new import app as new
@@ -32,7 +33,7 @@ app = typer.Typer(
         "fedaux compare images.toml --jobs 2  # nine methods, three seeds",
     ),
 )
-for kind in (sweep, tune, methods, init, run, model, new):
+for kind in (sweep, tune, methods, init, look, run, model, new):
     app.add_typer(kind)
 app.add_typer(privacy, name="privacy")
 app.add_typer(deploy, name="deploy")

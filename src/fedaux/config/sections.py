@@ -73,6 +73,11 @@ class DataConfig(Settings):
     # the fraction of each site's records that the site never trains on. It tests the
     # final model on them, at the cost of privacy.look_epsilon
     site_test_fraction: Momentum = 0.0
+    # the columns of a table that a look before a run counts by. With none, it is all
+    # columns of the schema
+    look_columns: tuple[str, ...] = ()
+    # the number of intervals into which such a look divides a column of numbers
+    look_bins: Annotated[int, Within("[2, 100]")] = 8
     # the number of simulated clients
     clients: Count = 10
     # how records are split: by a Dirichlet distribution, in shards, or evenly (iid).

@@ -42,6 +42,7 @@ SERVER_SCRIPTS = (
     "superlink.sh",
     "superexec.sh",
     "register.sh",
+    "look.sh",
     "run.sh",
     "metrics.sh",
     "backup.sh",

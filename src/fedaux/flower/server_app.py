@@ -27,9 +27,9 @@ Run = Callable[[Config, Path, Connect], None]
 RegionalRun = Callable[[Config, Path, RegionSpec, Connect], None]
 
 
-def server_app(run: Run) -> ServerApp:
+def server_app(run: Run, look: Run) -> ServerApp:
     """`run` gets the config and the folder that Flower's run configuration names, and
-    `connect`.
+    `connect`; or `look`, if the run configuration says so.
     """
     app = ServerApp()
 
@@ -38,7 +38,8 @@ def server_app(run: Run) -> ServerApp:
         reuse_memory()
         with ending_in_a_sentence():
             config, folder = run_settings(context)
-            run(config, folder, lambda server: connect(grid, server))
+            start = look if context.run_config.get("look") else run
+            start(config, folder, lambda server: connect(grid, server))
 
     return app
 

@@ -308,7 +308,7 @@ class Counts:
     account: str = answered(ACCOUNT_JSON, ACCOUNT)
     # {"values": int64 (size,)}
     arrays: Arrays = answered(
-        _counted, Disclosure.always("noisy counts of held-out records", COVERED)
+        _counted, Disclosure.always("noisy counts of records", COVERED)
     )
 
 

@@ -356,12 +356,13 @@ class Bubbles(Chart):
 @dataclass(frozen=True)
 class Bars(Chart):
     """Horizontal bars: (label, value between 0 and 1, text). `tones` by label, the
-    others have `tone`.
+    others have `tone`. `intervals`, where there are any, are lines on the bars.
     """
 
     rows: Sequence[tuple[str, float, str]]
     tone: str = "t0"
     tones: Mapping[str, str] = field(default_factory=dict)
+    intervals: Sequence[tuple[float, float]] = ()
 
     def svg(self, width: float = WIDE) -> Svg:
         labels_width = 12 + text_width(label for label, _, _ in self.rows)
@@ -382,6 +383,9 @@ class Bars(Chart):
             length = across * min(max(value, 0.0), 1.0)
             drawing.rect(left, y, across, 15, "rail")
             drawing.rect(left, y, length, 15, self.tones.get(label, self.tone))
+            if self.intervals:
+                low, high = (across * min(end, 1.0) for end in self.intervals[i])
+                drawing.rect(left + low, y + 6, high - low, 3, "interval")
             drawing.text(width - words_width + 6, y + 12, words, "tick")
         return drawing.sized(width, row_height * len(self.rows) + 6)
 

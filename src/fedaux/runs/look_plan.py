@@ -7,11 +7,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.metrics import Z
+from fedaux.core.noisy_counts import consistent
+from fedaux.data.federated import class_names, client_names
 from fedaux.messages.tallies import OF_ANSWERS
 from fedaux.privacy.accounting import release_mechanism, total_epsilon
 from fedaux.privacy.looks import look_budget, scale_of
+from fedaux.server.data_look import tallies_to_count
 from fedaux.server.site_test import tallies_of_test
 
 
@@ -85,4 +89,61 @@ def plan_look(
         sampling=math.sqrt(accuracy * (1 - accuracy) / records),
         noise=noise,
         noise_apart=math.sqrt(sites) * noise,
+    )
+
+
+@dataclass(frozen=True)
+class DataLookPlan:
+    """A prediction for a look at all records of all sites, before a run.
+
+    Attributes:
+        sites: The number of sites.
+        columns: How many columns of a table are counted by.
+        epsilon: ε of the look for each site.
+        secure: Whether the sites' counts are one secure sum.
+        half_width: Half of the 95 % interval of a class, and of a bin of a column.
+        half_width_of_all: The same of the number of all records.
+    """
+
+    sites: int
+    columns: int
+    epsilon: float
+    secure: bool
+    half_width: float
+    half_width_of_all: float
+
+
+def plan_data_look(config: Config) -> DataLookPlan:
+    """Predict a look at the data of a run with these settings."""
+    tallies = tallies_to_count(config)
+    classes = len(class_names(config))
+    sites = len(client_names(config))
+    scale = scale_of(tallies, tallies.size(classes), config.privacy)
+    if not config.federation.secure:
+        scale *= math.sqrt(sites)
+    nothing = {
+        name: [0.0] * tally.bins(classes) for name, tally in tallies.by_name.items()
+    }
+    noise = {name: scale / tally.steps for name, tally in tallies.by_name.items()}
+    records, bins = consistent(nothing, noise)
+    return DataLookPlan(
+        sites=sites,
+        columns=len(tallies.columns),
+        epsilon=config.privacy.look_epsilon,
+        secure=config.federation.secure,
+        half_width=max(count.half for counts in bins.values() for count in counts),
+        half_width_of_all=records.half,
+    )
+
+
+def describe_data_plan(plan: DataLookPlan) -> str:
+    """Return the prediction in words."""
+    noise = "in one secure sum"
+    if not plan.secure:
+        noise = "each with noise of its own"
+    return (
+        f"A look at {plan.columns} columns and the classes costs each of {plan.sites} "
+        f"sites ε = {plan.epsilon:g}. With the sites {noise}, the 95 % interval of a "
+        f"count will be ± {plan.half_width:,.0f} records, and that of all records "
+        f"± {plan.half_width_of_all:,.0f}. Nothing was counted."
     )

@@ -13,7 +13,15 @@ from fedaux.core.errors import Exit, FedauxError
 from fedaux.core.failures import Failure
 from fedaux.core.progress import Notice, OwnersAwaited, report
 from fedaux.data.tables import schema_of
-from fedaux.messages import Consent, DataOrder, Federation, PlanOrder, RunPlan, plan_of
+from fedaux.messages import (
+    Consent,
+    DataOrder,
+    Federation,
+    PlanOrder,
+    RunPlan,
+    Tallies,
+    plan_of,
+)
 from fedaux.privacy.secure_sum import agreed_threshold
 from fedaux.server.orders import Agreement
 from fedaux.server.run_state import RunState
@@ -36,6 +44,7 @@ def agree_on_plan(
     federation: Federation,
     state: RunState,
     clients: Sequence[str] | None = None,
+    tallies: Tallies | None = None,
 ) -> None:
     """Show the plan of the run to all real sites, and wait until enough owners have
     approved it.
@@ -45,11 +54,12 @@ def agree_on_plan(
         federation: The sites.
         state: The state before the first order.
         clients: The sites to ask. None means all.
+        tallies: Of a look at their data, which is all that is planned then.
     """
     settings = server.config.federation
     if not settings.sites:  # clients are simulated, and have no owners
         return
-    plan = make_plan(server, state)
+    plan = make_plan(server, state, tallies)
     agreement = server.orders.agreement
     agreement.plan = plan.hash
     agreement.text = plan.to_json()
@@ -91,8 +101,34 @@ def agree_on_plan(
         )
 
 
-def make_plan(server: Server, state: RunState) -> RunPlan:
-    """Return everything that this run will ask of any site."""
+def make_plan(
+    server: Server, state: RunState, tallies: Tallies | None = None
+) -> RunPlan:
+    """Return everything that this run will ask of any site, or a look at their data by
+    these tallies.
+    """
+    config = server.config
+    rounds = config.rounds
+    if tallies is None:
+        orders = orders_of_run(server, state)
+    else:
+        rounds = 1
+        first = server.clients[0]
+        orders = [server.orders.look_at_data(state, first, tallies)]
+    run = server.orders.run_id(state)
+    schema = schema_of(config.data)
+    return plan_of(
+        run,
+        config.method,
+        rounds,
+        config.federation.secure,
+        orders,
+        "" if schema is None else schema.hash,
+    )
+
+
+def orders_of_run(server: Server, state: RunState) -> list[DataOrder]:
+    """Return one order of each kind and prototype that the run will send."""
     config = server.config
     head = config.analytic_head
     orders: list[DataOrder] = []
@@ -106,16 +142,7 @@ def make_plan(server: Server, state: RunState) -> RunPlan:
         if config.tests_at_sites:
             tallies = tallies_of_test(server.classes)
             orders.append(server.orders.look(state, client, tallies))
-    run = server.orders.run_id(state)
-    schema = schema_of(config.data)
-    return plan_of(
-        run,
-        config.method,
-        config.rounds,
-        config.federation.secure,
-        orders,
-        "" if schema is None else schema.hash,
-    )
+    return orders
 
 
 def one_of_each_prototype(server: Server) -> list[str]:

@@ -261,6 +261,25 @@ class Orders:
             plan=self.agreement.plan,
         )
 
+    def look_at_data(self, state: RunState, client: str, tallies: Tallies) -> LookOrder:
+        """Make the order to count all records of a client. There is no model in it, and
+        all clients get the same one.
+        """
+        known_entries, signature = self._known_entries(state, client)
+        return LookOrder(
+            client=client,
+            prototype=self.config.prototypes[0].to_json(),
+            classes=self.classes,
+            tallies=tallies.to_json(),
+            size=tallies.size(self.classes),
+            h0="",
+            random_features=self.config.random_features,
+            run=self.run_id(state),
+            known_entries=known_entries,
+            known_signature=signature,
+            plan=self.agreement.plan,
+        )
+
     def _model(self, state: RunState, label: str) -> Arrays:
         """Return a prototype's weights in the precision in which they are sent."""
         weights = state.weights[label]

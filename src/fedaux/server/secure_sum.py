@@ -98,8 +98,7 @@ class SecureSums:
         for order in orders:
             assert isinstance(order, DataOrder)
             # the vectors of one prototype's clients have one length
-            label = self.server.label_of(order.client)
-            groups.setdefault(label, []).append(order)
+            groups.setdefault(order.prototype, []).append(order)
         for group in groups.values():
             total, failures = self._total(group)
             yield from failures

@@ -5,7 +5,7 @@ classifies the records that it holds out, and the server learns the counts under
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,14 @@ from fedaux.config.schema import Config
 from fedaux.core.accounts import Account
 from fedaux.core.failures import Failure
 from fedaux.core.results import NoisyCounts, SiteTest
-from fedaux.messages import Counts, Federation, SecureTotal, Tallies, Tally
+from fedaux.messages import (
+    Counts,
+    Federation,
+    LookOrder,
+    SecureTotal,
+    Tallies,
+    Tally,
+)
 from fedaux.messages.tallies import OF_ANSWERS, OF_HITS, OF_SCORES
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
@@ -55,6 +62,19 @@ def look_at_sites(server: Server, federation: Federation, state: RunState) -> Ru
     """
     tallies = tallies_of_test(server.classes)
     orders = [server.orders.look(state, client, tallies) for client in server.clients]
+    return collect_counts(server, federation, state, tallies, orders)
+
+
+def collect_counts(
+    server: Server,
+    federation: Federation,
+    state: RunState,
+    tallies: Tallies,
+    orders: Sequence[LookOrder],
+) -> RunState:
+    """Send the orders of a look, and return the state with what all counts add up
+    to.
+    """
     accounts: dict[str, Account] = {}
     failures: list[Failure] = []
     by_site: dict[str, NoisyCounts] = {}
