@@ -22,6 +22,7 @@ from helpers.mutations.registry import fails
 
 LAYER = "attacks/test_layer.py"
 LOOKS = "attacks/test_looks.py"
+DATA_LOOKS = "end_to_end/test_look.py"
 
 
 @fails(
@@ -99,6 +100,16 @@ def gate_does_not_read_tallies(patch: pytest.MonkeyPatch) -> None:
 class UncheckedTallies(Tallies):
     def check(self, classes: int) -> None:
         pass
+
+
+@fails(
+    f"{DATA_LOOKS}::test_columns_that_a_site_does_not_have_are_refused_before_the_account",
+    red="assert",
+    attack="47",
+)
+def gate_does_not_compare_columns(patch: pytest.MonkeyPatch) -> None:
+    """A look is admitted by columns that the site's schema does not have."""
+    patch.setattr(gate, "check_columns", lambda *_: None)
 
 
 @fails(
