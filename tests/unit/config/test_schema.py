@@ -56,6 +56,7 @@ OTHER_CHOICE = {
     "federation.sends": ["sums"],
     "local.max_grad_norm": 2.0,
     "data.site_test_fraction": 0.25,
+    "data.look_columns": ["age"],
     "privacy.look_epsilon": 0.5,
     "local.freeze_batch_norm": False,
 }
