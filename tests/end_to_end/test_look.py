@@ -31,7 +31,7 @@ from fedaux.privacy.site_account import SiteAccount
 from fedaux.runs.look import look_in_folder
 from fedaux.server.agreement import ConsentError
 from fedaux.server.data_figures import figures_by_site, figures_of_all
-from fedaux.server.data_look import DataLook, first_state
+from fedaux.server.data_look import DataLook, empty_state
 from fedaux.server.run_state import StateError
 from fedaux.server.server import Server, make_server
 from helpers.own_sites import NAMES, OwnSites
@@ -230,7 +230,7 @@ def test_columns_that_a_site_does_not_have_are_refused_before_the_account(
         federation = replace(own.federation, approval="none")
         sites.own[name] = replace(own, federation=federation)
     server = server_of(sites)
-    state = first_state(server)
+    state = empty_state(server)
     odd = [
         Tally("column", column="height", edges=(1.0,)),
         Tally("column", column="pain", values=("strange",)),

@@ -67,15 +67,14 @@ def look(
         _show_plan(settings, console, as_json)
         return
     with loading(console):
-        from fedaux.report.look_page import PAGE_FILE
-        from fedaux.runs.look import SCHEMA_FILE
-        from fedaux.runs.look import look as look_at
+        from fedaux.report.run_page import PAGE_FILE
+        from fedaux.runs.look import SCALED_SCHEMA, run_look
         from fedaux.server.data_figures import figures_of_all
 
     folder = out or Path("looks") / config.stem
-    found = look_at(settings, folder)
+    found = run_look(settings, folder)
     page = folder / PAGE_FILE
-    schema = folder / SCHEMA_FILE if found.schema is not None else None
+    schema = folder / SCALED_SCHEMA if found.schema is not None else None
     if as_json:
         facts = figures_of_all(found).to_dict() | {"report": str(page)}
         print_json(facts | {"schema": str(schema)} if schema else facts)

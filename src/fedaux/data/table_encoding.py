@@ -28,6 +28,7 @@ Numbers = NDArray[np.float64]
 # a whole number as a column of floats has it: 3.0, or 3,0
 WHOLE_NUMBER = re.compile(r"(-?[0-9]+)[.,]0*")
 NAN = float("nan")
+ANOTHER_VALUE = "another value"  # than those that a schema names
 
 
 def to_number(text: str, decimal: str = ".") -> float:
@@ -84,7 +85,7 @@ def column_names(schema: TableSchema) -> list[str]:
     for name, column in schema.columns.items():
         if column.kind == "category":
             names += [f"{name} = {value}" for value in column.values]
-            names.append(f"{name} = another value")
+            names.append(f"{name} = {ANOTHER_VALUE}")
         else:
             names.append(name)
         if column.bins:

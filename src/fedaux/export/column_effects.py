@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from fedaux.data.table_encoding import column_names, encode
+from fedaux.data.table_encoding import ANOTHER_VALUE, column_names, encode
 from fedaux.data.table_schema import Column, TableSchema
 from fedaux.models import Prototype
 from fedaux.models.networks import Columns
 
 NO_VALUE = "no value"
-ANOTHER_VALUE = "another value"
 
 
 @dataclass(frozen=True)

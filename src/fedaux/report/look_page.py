@@ -11,10 +11,9 @@ from fedaux.core.noisy_metrics import Estimate
 from fedaux.privacy.accounting import round_up
 from fedaux.report.charts import Bars
 from fedaux.report.page import Figure, Section, Tile, write_page
-from fedaux.report.run_page import data_name
+from fedaux.report.run_page import PAGE_FILE, data_name
 from fedaux.report.tables import MISSING, Table
 from fedaux.server.data_figures import (
-    ALL_SITES,
     SHOWN_QUANTILES,
     DataFigures,
     count_in_words,
@@ -23,10 +22,10 @@ from fedaux.server.data_figures import (
     figures_of_all,
 )
 from fedaux.server.data_look import DataLook
+from fedaux.server.site_figures import ALL_SITES
 
-PAGE_FILE = "report.html"
 NO_CLASS = "another or no class"
-INTERVALS = (
+HOW_TO_READ = (
     "The dark lines are intervals of 95 % for the noise. A bar whose line begins at 0 "
     "may be noise alone."
 )
@@ -60,7 +59,7 @@ def write_look_page(folder: Path, look: DataLook, config: Config) -> Path:
 
 def _classes(figures: DataFigures) -> Section:
     rows = [*figures.classes, (NO_CLASS, figures.unlabelled)]
-    return Section("classes", "Classes", INTERVALS, [Figure(_bars(figures, rows))])
+    return Section("classes", "Classes", HOW_TO_READ, [Figure(_bars(figures, rows))])
 
 
 def _bars(figures: DataFigures, rows: Sequence[tuple[str, NoisyCount]]) -> Bars:

@@ -26,15 +26,15 @@ from fedaux.server.run_state import StateError
 from fedaux.server.server import Server, make_server
 
 LOOK_FILE = "look.json"
-SCHEMA_FILE = "schema.toml"
-COMMENTS = (
+SCALED_SCHEMA = "schema.toml"
+SCHEMA_COMMENTS = (
     "A look at the sites' data under noise gave deciles of columns (quantiles), and",
     "found missing values. Anyone may see these. Columns whose deciles noise hides,",
     "ranges and values are those of the schema that was there.",
 )
 
 
-def look(
+def run_look(
     config: Config,
     folder: str | Path,
     *,
@@ -104,6 +104,6 @@ def write_look(folder: Path, found: DataLook, config: Config) -> None:
     write_atomically(folder / LOOK_FILE, json.dumps(facts, indent=1).encode())
     if found.schema is not None:
         schema = scaled_schema(found.schema, figures)
-        content = schema.to_toml(COMMENTS)
-        write_atomically(folder / SCHEMA_FILE, content.encode())
+        content = schema.to_toml(SCHEMA_COMMENTS)
+        write_atomically(folder / SCALED_SCHEMA, content.encode())
     write_look_page(folder, found, config)

@@ -13,9 +13,8 @@ from pathlib import Path
 from fedaux.config.schema import Config
 from fedaux.export.export import write_models
 from fedaux.flower.server_app import Connect, server_app
-from fedaux.report.look_page import PAGE_FILE
 from fedaux.report.progress import print_progress
-from fedaux.report.run_page import write_run_report
+from fedaux.report.run_page import PAGE_FILE, write_run_report
 from fedaux.runs.folders import stored_state
 from fedaux.runs.look import look_in_folder
 from fedaux.runs.reporting import ReportingFederation, reporting
@@ -48,7 +47,7 @@ def main(config: Config, folder: Path, connect: Connect) -> None:
     print(f"{result.accuracy_in_words}. Privacy: {result.statement}", flush=True)
 
 
-def look(config: Config, folder: Path, connect: Connect) -> None:
+def look_main(config: Config, folder: Path, connect: Connect) -> None:
     """Look at the sites' data before a run."""
     with RunLock(folder), reporting(folder, config, print_progress):
         server = with_accounts_of_all_runs(make_server(config), folder)
@@ -74,4 +73,4 @@ def accounts_file(folder: Path) -> Path:
     return folder.parent / SPENDING_FILE
 
 
-app = server_app(main, look)
+app = server_app(main, look_main)

@@ -11,16 +11,16 @@ from typing import Any
 from fedaux.core.noisy_counts import NoisyCount, consistent, quantiles
 from fedaux.core.noisy_metrics import Estimate
 from fedaux.core.results import NoisyCounts
+from fedaux.data.table_encoding import ANOTHER_VALUE
 from fedaux.data.table_schema import TableSchema
 from fedaux.messages import Tally
 from fedaux.messages.tallies import OF_CLASSES
 from fedaux.privacy.accounting import round_up
 from fedaux.server.data_look import DataLook
+from fedaux.server.site_figures import ALL_SITES
 
-ALL_SITES = "all sites"
 DECILES = tuple(number / 10 for number in range(1, 10))
 SHOWN_QUANTILES = (0.1, 0.5, 0.9)
-ANOTHER_VALUE = "another value"
 DIGITS = 3  # of a quantile in a schema: noise decides on the others
 
 

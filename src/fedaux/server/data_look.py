@@ -167,7 +167,7 @@ def look_at_data(
     return state, look
 
 
-def first_state(server: Server) -> RunState:
+def empty_state(server: Server) -> RunState:
     """Return a state without models, from which a look begins."""
     labels = [spec.label for spec in server.config.prototypes]
     weights: dict[str, Arrays] = {label: {} for label in labels}
@@ -177,6 +177,6 @@ def first_state(server: Server) -> RunState:
 def prepare_look(server: Server, federation: Federation) -> tuple[RunState, Tallies]:
     """Choose what is counted, and show it to the sites' owners."""
     tallies = tallies_to_count(server.config)
-    state = first_state(server)
+    state = empty_state(server)
     agree_on_plan(server, federation, state, tallies=tallies)
     return state, tallies
