@@ -55,8 +55,9 @@ def test_a_run_its_repetition_and_another_in_its_place(
     assert (out / STATE_FILE).read_bytes() == before
 
     assert fedaux(monkeypatch, "run", config, "--out", out, "--set", "seed=1") == 5
-    assert "holds another run: it differs in seed. Choose a new folder." in paragraph(
-        capsys.readouterr().err
+    assert (
+        "holds another run, because it differs in seed. Choose a new folder."
+        in paragraph(capsys.readouterr().err)
     )
     assert (out / STATE_FILE).read_bytes() == before
 

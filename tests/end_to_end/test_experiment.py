@@ -135,7 +135,7 @@ def test_a_finished_run_goes_on_with_more_rounds(tmp_path: Path) -> None:
 
 def test_distillation_that_diverges_is_not_saved(tmp_path: Path) -> None:
     config = replace(TINY, method="feddf", distill=DistillConfig(lr=1e20, epochs=5))
-    with pytest.raises(DivergedError, match=r"lower distill\.lr"):
+    with pytest.raises(DivergedError, match=r"Lower distill\.lr"):
         run(config, tmp_path / "run")
     assert RunState.load(tmp_path / "run").round == 0
 

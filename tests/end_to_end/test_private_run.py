@@ -133,7 +133,7 @@ def test_an_old_copy_of_a_vault_trains_no_more(
         "client-000", Refusal.BUDGET.description, Refusal.BUDGET.value
     )
     assert (
-        "has 1 entries, but the server has recorded 2: this is an old copy"
+        "has 1 entries, but the server has recorded 2, so this is an old copy"
         in caplog.text
     )
 

@@ -47,8 +47,8 @@ def test_an_error_is_one_paragraph_on_stderr_of_the_real_program(
     )
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        "error: there is no config file none.toml. `fedaux demo` runs without one and "
-        "shows how one looks.\n"
+        "error: Cannot read the config: there is no config file none.toml. Run `fedaux "
+        "init` to write one, or `fedaux demo`, which needs none.\n"
     )
 
 

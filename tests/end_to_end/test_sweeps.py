@@ -226,7 +226,9 @@ def test_a_failing_arm_does_not_end_the_others(
     assert "2 of 3 runs failed. " in paragraph(err)
     reason = "source 'broken:wrong' failed: ValueError: no such records"
     assert f"data.source = broken:wrong, seed 0: {reason}" in paragraph(err)
-    assert "The same command continues with what is missing" in paragraph(err)
+    assert "Run the same command again: it continues with what is missing" in paragraph(
+        err
+    )
     assert len(err.strip().splitlines()) == 1
     assert "data.source = digits" in out
     saved = json.loads((tmp_path / "out" / "sweep.json").read_text())
@@ -258,7 +260,7 @@ def test_a_folder_that_holds_another_run_fails_that_run(tmp_path: Path) -> None:
     assert [arm.label for arm in found.arms] == ["FedProx"]
     (failed,) = found.failures
     assert failed.error.code is Exit.FOLDER
-    assert "holds another run: it differs in local" in failed.error.text
+    assert "holds another run, because it differs in local" in failed.error.text
 
 
 LONG = f"{TINY_TOML}[privacy]\nunsafe_seed = 0\n[sweep]\nseeds = 2\nmethod = ['feddf', 'fedaux']\n".replace(

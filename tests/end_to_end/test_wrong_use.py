@@ -100,21 +100,21 @@ CASES = [
     Case("unknown option", "run CONFIG --speed 9", Exit.USAGE, "No such option '--speed'"),
     Case("number out of range", "demo --seeds 0", Exit.USAGE, "0 is not in the range x>=1"),
     # settings
-    Case("missing config", "run none.toml", Exit.SETTINGS, "there is no config file none.toml. `fedaux demo`"),
+    Case("missing config", "run none.toml", Exit.SETTINGS, "there is no config file none.toml. Run `fedaux init`"),
     Case("a folder for a config", "run empty", Exit.SETTINGS, "there is no config file empty"),
     Case("not TOML", "run notes.csv", Exit.SETTINGS, "notes.csv is not valid TOML"),
-    Case("unknown key", RUN, Exit.SETTINGS, "unknown key 'local.lrr' (did you mean 'local.lr'?)", ["local.lrr=1"]),
-    Case("unknown table", RUN, Exit.SETTINGS, "unknown key 'lokal' (did you mean 'local'?)", ["lokal.lr=1"]),
+    Case("unknown key", RUN, Exit.SETTINGS, "it is unknown (did you mean 'local.lr'?)", ["local.lrr=1"]),
+    Case("unknown table", RUN, Exit.SETTINGS, "the key 'lokal': it is unknown (did you mean 'local'?)", ["lokal.lr=1"]),
     Case("no key=value", RUN, Exit.SETTINGS, "is not of the form key=value", ["rounds"]),
-    Case("a value for a table", RUN, Exit.SETTINGS, "data must be a table: write [data] and its settings", ["data=3"]),
+    Case("a value for a table", RUN, Exit.SETTINGS, "data must be a table. Write [data] and its settings", ["data=3"]),
     Case("wrong type", RUN, Exit.SETTINGS, "rounds must be a whole number, not 'many'", ["rounds=many"]),
     Case("no rounds", RUN, Exit.SETTINGS, "rounds must be at least 1, not 0", ["rounds=0"]),
     Case("alpha zero", RUN, Exit.SETTINGS, "data.alpha must be above 0, not 0.0: 0.01 is extreme", ["data.alpha=0"]),
     Case("no participation", RUN, Exit.SETTINGS, "fraction must be above 0 and at most 1", ["fraction=0"]),
     Case("unknown method", RUN, Exit.SETTINGS, "did you mean 'fedaux'?", ["method=fedaus"]),
-    Case("unknown network", RUN, Exit.SETTINGS, "unknown prototype 'resnet'", ["prototypes=resnet"]),
+    Case("unknown network", RUN, Exit.SETTINGS, "the prototype 'resnet': it is unknown", ["prototypes=resnet"]),
     Case("no network", RUN, Exit.SETTINGS, "prototypes must name at least one network", ["prototypes=[]"]),
-    Case("network option", RUN, Exit.SETTINGS, "unknown option of prototype 'mlp' 'depth'",
+    Case("network option", RUN, Exit.SETTINGS, "the option of prototype 'mlp' 'depth': it is unknown",
          ['prototypes=[{name="mlp", depth=3}]']),
     Case("unknown source", RUN, Exit.SETTINGS, "did you mean 'digits'?", ["data.source=digit"]),
     Case("epsilon zero", RUN, Exit.SETTINGS, "privacy.epsilon must be above 0", ["privacy.epsilon=0"]),
@@ -122,18 +122,18 @@ CASES = [
     Case("add-remove", RUN, Exit.SETTINGS, "needs privacy.declared_records", ["privacy.adjacency=add-remove"]),
     Case("private head", RUN, Exit.SETTINGS, "needs privacy.scorer = 'class-embedding'",
          ["head_init=private-head", "privacy.scorer=logistic"]),
-    Case("a head twice", RUN, Exit.SETTINGS, "leave head_init out", ["head_init=ridge", "method=ridge+p"]),
+    Case("a head twice", RUN, Exit.SETTINGS, "Leave head_init out", ["head_init=ridge", "method=ridge+p"]),
     Case("head of a trainer", RUN, Exit.SETTINGS, "a method that computes its head", ["head_init=fedavg"]),
-    Case("no GPU", RUN, Exit.SETTINGS, "this machine has no device 'cuda:99'", ["device=cuda:99"]),
-    Case("no such module", RUN, Exit.SETTINGS, "Is its folder on PYTHONPATH?", ["data.source=nowhere:data"]),
+    Case("no GPU", RUN, Exit.SETTINGS, "device = 'cuda:99': this machine has only", ["device=cuda:99"]),
+    Case("no such module", RUN, Exit.SETTINGS, "Put its folder on PYTHONPATH", ["data.source=nowhere:data"]),
     Case("no such function", RUN, Exit.SETTINGS, "did you mean 'one_class'?", ["data.source=mine:one_clas"]),
     Case("unknown tracker", f"{RUN} --track tensorbord", Exit.SETTINGS, "did you mean 'tensorboard'?"),
     Case("compare what", "compare CONFIG --methods fedvag", Exit.SETTINGS, "did you mean 'fedavg'?"),
     Case("winners that are not there", "compare CONFIG --tuned nowhere", Exit.SETTINGS, "that `fedaux tune` wrote"),
     Case("unknown preset", "compare CONFIG --preset papper", Exit.SETTINGS, "did you mean 'paper'?"),
-    Case("tuned and a preset", "compare CONFIG --tuned a --preset paper", Exit.SETTINGS, "use one of them"),
+    Case("tuned and a preset", "compare CONFIG --tuned a --preset paper", Exit.SETTINGS, "Use one of them"),
     Case("an option under a wrong key", RUN, Exit.SETTINGS, "did you mean 'data.options'?", ["data.option.size=3"]),
-    Case("sweep of nothing", "sweep CONFIG --out OUT", Exit.SETTINGS, "tiny.toml has no table [sweep]: add one"),
+    Case("sweep of nothing", "sweep CONFIG --out OUT", Exit.SETTINGS, "tiny.toml has no table [sweep]. Add one"),
     Case("init what", "init pictures", Exit.SETTINGS, "Choose from head, images, table, text, model"),
     # data
     Case("no data there", RUN, Exit.DATA, "nowhere.npz is missing", ["data.source=npz", "data.path=nowhere.npz"]),
@@ -164,7 +164,7 @@ CASES = [
          ["data.source=images", "data.path=scans", "aux.source=images", "aux.path=copies"]),
     Case("a test class without training images", RUN, Exit.DATA, "has the class bird, of which there is no training",
          ["data.source=images", "data.path=split"]),
-    Case("a test label that training lacks", RUN, Exit.DATA, "the test records have the label 3, 4, which",
+    Case("a test label that training lacks", RUN, Exit.DATA, "they have the label 3, 4, which",
          ["data.source=mine:nameless"]),
     Case("labels that are no whole numbers", RUN, Exit.DATA, "labels must be whole numbers from 0 on, not float64",
          ["data.source=mine:halves"]),
@@ -201,7 +201,7 @@ CASES = [
     Case("privacy report of nothing", "privacy report empty", Exit.FOLDER, "empty holds no run"),
     Case("export of nothing", "export empty", Exit.FOLDER, "empty holds no run"),
     Case("a file for a folder", "run CONFIG --out notes.csv", Exit.FOLDER, "notes.csv is a file. Give --out"),
-    Case("check of no site", "deploy check empty", Exit.FOLDER, "name a folder that `fedaux deploy init` has written"),
+    Case("check of no site", "deploy check empty", Exit.FOLDER, "Name a folder that `fedaux deploy init` has written"),
     Case("evaluate without a model", "evaluate empty notes.csv", Exit.FOLDER,
          "empty holds no model (card.json is missing)"),
     Case("predict without a model", "predict empty notes.csv", Exit.FOLDER,
@@ -281,7 +281,7 @@ def test_a_second_run_in_the_same_folder(fedaux: Fedaux) -> None:
     code, err = fedaux(RUN, ["seed=1"])
     assert (code, one_paragraph(err)) == (
         Exit.FOLDER,
-        "error: out holds another run: it differs in seed. Choose a new folder.",
+        "error: Cannot run: out holds another run, because it differs in seed. Choose a new folder.",
     )
 
 
@@ -341,7 +341,7 @@ def test_clients_that_already_spent_their_budget(fedaux: Fedaux, place: Path) ->
 def test_distillation_that_diverges(fedaux: Fedaux) -> None:
     code, err = fedaux(RUN, ["distill.lr=1e20", "distill.epochs=5"])
     assert code == Exit.DIVERGED
-    assert "lower distill.lr" in one_paragraph(err)
+    assert "Lower distill.lr" in one_paragraph(err)
 
 
 @pytest.mark.parametrize(

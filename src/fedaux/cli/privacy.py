@@ -118,8 +118,9 @@ def _site_report(vault: Path, delta: float, as_json: bool) -> None:
     ]
     if not accounts:
         raise BudgetError(
-            f"there is no account below {vault}: nothing was sent under noise, or this "
-            "is no vault"
+            f"Cannot show what was spent: there is no account below {vault}, so "
+            "nothing was sent under noise, or this is no vault. Name the vault of a "
+            "site or of a run."
         )
     console = console_for(as_json)
     if as_json:

@@ -236,7 +236,8 @@ def chosen_settings(
 
     require(
         not (tuned and presets),
-        "--tuned and --preset: use one of them, because each sets how methods train.",
+        "Cannot use --tuned and --preset together: each sets how methods train. Use "
+        "one of them.",
     )
     chosen = AS_CONFIGURED
     if tuned:

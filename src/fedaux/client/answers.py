@@ -120,9 +120,9 @@ class AnswerStore:
                 requests = json.loads(path.read_bytes())
             if requests.setdefault(name, request) != request:
                 raise OrderError(
-                    f"{self.client} has taken part in a sum of {what} in this run, "
-                    "without noise. The difference to a second one could be what one "
-                    "site sent."
+                    f"Cannot answer: {self.client} has taken part in a sum of {what} "
+                    "in this run, without noise, and the difference to a second one "
+                    "could be what one site sent. Start another run."
                 )
             write_atomically(path, json.dumps(requests).encode(), private=True)
 

@@ -102,8 +102,9 @@ class ApprovalLog:
             ]
             if not matching:
                 raise ApprovalError(
-                    f"Cannot decide on {start!r}: no plan has this id. `fedaux site "
-                    f"pending` lists them. The first {SHORT} digits of one are enough."
+                    f"Cannot decide on {start!r}: no plan has this id. Run `fedaux "
+                    f"site pending` for the list. The first {SHORT} digits of one are "
+                    "enough."
                 )
             if len(matching) > 1:
                 raise ApprovalError(
@@ -129,8 +130,7 @@ class ApprovalLog:
                 if len(_undecided(entries)) >= MOST_PENDING:
                     raise OrderError(
                         f"Cannot take another plan: {MOST_PENDING} of them wait for "
-                        "this site's owner, who can refuse them with `fedaux site "
-                        "refuse`."
+                        "this site's owner. Run `fedaux site refuse` to refuse them."
                     )
                 log = self._append(
                     log, "proposed", proposal.id, "server", proposal.facts
@@ -190,8 +190,9 @@ class ApprovalLog:
         is_a_line = count.isdigit() and 0 < int(count) <= len(lines)
         if not is_a_line or not lines[int(count) - 1].startswith(f"{code} "):
             raise LogError(
-                f"the log does not continue from the head {noted}: it was rewritten or "
-                "cut"
+                f"Cannot verify the log: it does not continue from the head {noted}, "
+                "so it was rewritten or cut. Ask who can write to the site's folder, "
+                "and restore a copy of the log."
             )
 
     def _append(
@@ -239,8 +240,9 @@ class ApprovalLog:
             code = _code(key, before, content)
             if not hmac.compare_digest(written_code, code):
                 raise LogError(
-                    f"{path}, line {number}: it was changed, or lines before it were "
-                    "removed or moved"
+                    f"Cannot verify {path}, line {number}: it was changed, or lines "
+                    "before it were removed or moved. Restore the newest copy of the "
+                    "vault."
                 )
             entries.append(LogEntry(**json.loads(content)))
         head_path = self.folder / HEAD
@@ -251,8 +253,9 @@ class ApprovalLog:
         if head not in heads:
             written = head.partition(":")[0] or "none"
             raise LogError(
-                f"{path} has {count} lines, and {written} were written: it was cut or "
-                "put back"
+                f"Cannot verify {path}: it has {count} lines, and {written} were "
+                "written, so it was cut or put back. Restore the newest copy of the "
+                "vault."
             )
         return entries, code
 
@@ -262,8 +265,8 @@ class ApprovalLog:
         if not path.is_file():
             if (self.folder / LOG).is_file():
                 raise LogError(
-                    f"{path} is missing: the log cannot be verified, and nothing is "
-                    "answered without it"
+                    f"Cannot verify the log: {path} is missing, and nothing is "
+                    "answered without it. Restore the newest copy of the vault."
                 )
             write_atomically(path, secrets.token_bytes(32), private=True)
         return path.read_bytes()
@@ -298,12 +301,13 @@ class PlannedOrder:
         if ask is None:
             raise OrderError(
                 "Cannot answer: the approved plan does not have this order. "
-                f"{difference(order, plan)}"
+                f"{difference(order, plan)} Start the run again to propose a plan that "
+                "has it."
             )
         if order.sum and SumTerms.from_json(order.sum).run != plan.run:
             raise OrderError(
                 "Cannot answer: the secure sum belongs to another run than the "
-                "approved plan."
+                "approved plan. Start the run again."
             )
         return cls(order, plan, ask, start)
 
@@ -353,7 +357,8 @@ def find_plan(order: DataOrder, site: Site) -> RunPlan:
     if path is None or not path.is_file():
         raise ApprovalError(
             "Cannot answer: the order belongs to no plan that this site's owner was "
-            "shown. The server sends its plan before any other order."
+            "shown. Start the run with a server that sends its plan before any other "
+            "order."
         )
     return RunPlan.from_json(path.read_text(encoding="utf-8"))
 
@@ -405,8 +410,8 @@ def _check_decision(entries: Sequence[LogEntry], plan: RunPlan) -> None:
         return
     what = "was refused by" if decision == "refused" else "waits for"
     raise ApprovalError(
-        f"Cannot answer: the plan of this run {what} this site's owner. `fedaux site "
-        f"approve {plan.hash[:SHORT]}` approves it."
+        f"Cannot answer: the plan of this run {what} this site's owner. Run `fedaux "
+        f"site approve {plan.hash[:SHORT]}` to approve it."
     )
 
 
@@ -416,8 +421,8 @@ def _check_room(entries: Sequence[LogEntry], planned: PlannedOrder) -> None:
     if planned.identity not in begun and len(begun) >= planned.ask.at_most:
         raise ApprovalError(
             f"Cannot answer: the approved plan has at most {planned.ask.at_most} "
-            f"orders to {planned.ask.kind}, and all of them were begun. The server can "
-            "propose another run."
+            f"orders to {planned.ask.kind}, and all of them were begun. Start another "
+            "run at the server."
         )
 
 

@@ -67,7 +67,8 @@ def admit(order: EveryOrder, site: Site) -> None:
     """Raise an error unless the owner's settings allow the order."""
     if type(order) not in _GATES:
         raise OrderError(
-            f"Cannot answer a {type(order).__name__}: sites do not know such orders."
+            f"Cannot answer a {type(order).__name__}: sites do not know such orders. "
+            "Install the same version of fedaux at the server and the sites."
         )
     if not isinstance(order, HelloOrder):
         check_name(order.client, site)
@@ -88,14 +89,15 @@ def word_of(kind: str, facts: Mapping[str, Any], site: Site) -> str:
         return NOISY_COUNTS
     raise OrderError(
         f"Cannot read the plan of the run: it asks for {kind!r}, which this version "
-        "does not know."
+        "does not know. Install the same version of fedaux at the server and the sites."
     )
 
 
 def check_name(client: str, site: Site) -> None:
     if client not in site.clients:
         raise OrderError(
-            f"Cannot answer for {client!r}: this site is {', '.join(site.clients)}."
+            f"Cannot answer for {client!r}: this site is {', '.join(site.clients)}. "
+            "Correct the names in the settings of the server or of the site."
         )
 
 
@@ -112,8 +114,8 @@ def check_word(word: str, site: Site) -> None:
         )
     if word not in allowed:
         raise OrderError(
-            f"Cannot send {word}: this site's settings allow {', '.join(allowed)}. "
-            "Only its owner can allow more, by federation.sends in site.toml."
+            f"Cannot send {word}: this site's settings allow {', '.join(allowed)}. Ask "
+            "its owner, who can allow more by federation.sends in site.toml."
         )
 
 
@@ -180,8 +182,8 @@ def admit_training(order: TrainOrder, site: Site) -> None:
     check_part(bool(order.h0), config)
     if order.client_fit and order.sum:
         raise OrderError(
-            "Cannot add a fit of one site to a secure sum: its sites must be "
-            "asked the same."
+            "Cannot add a fit of one site to a secure sum: its sites must be asked the "
+            "same. Install the same version of fedaux at the server and the sites."
         )
     own_hooks(order, config)
 
@@ -196,7 +198,8 @@ def admit_look(order: LookOrder, site: Site) -> None:
     if tallies.size(order.classes) != order.size:
         raise OrderError(
             f"Cannot count: the order says that there are {order.size} bins, and its "
-            f"tallies have {tallies.size(order.classes)}."
+            f"tallies have {tallies.size(order.classes)}. Install the same version of "
+            "fedaux at the server and the sites."
         )
 
 
@@ -207,7 +210,7 @@ def admit_step(order: SumOrder, site: Site) -> None:
     if not site.config.federation.secure:
         raise OrderError(
             "Cannot take part in a secure sum: federation.secure is false in this "
-            "site's settings."
+            "site's settings. Set it to the same value at the server and at every site."
         )
 
 
@@ -221,7 +224,7 @@ def _admit_data(order: DataOrder, site: Site) -> None:
     if order.classes != declared:
         raise OrderError(
             f"Cannot answer for {order.classes} classes: {declared} are declared to "
-            "this site."
+            "this site. Declare the same classes at the server and at every site."
         )
     check_approval(order, site)
 
@@ -244,7 +247,8 @@ def check_network(prototype: str, config: Config) -> None:
     if prototype not in [spec.to_json() for spec in config.prototypes]:
         raise OrderError(
             f"Cannot use the network {prototype[:200]}: this site's settings list "
-            f"{', '.join(spec.label for spec in config.prototypes)}."
+            f"{', '.join(spec.label for spec in config.prototypes)}. Set the same "
+            "prototypes at the server and at every site."
         )
 
 
@@ -254,11 +258,12 @@ def _check_secure(secure: bool, config: Config) -> None:
     if secure:
         raise OrderError(
             "Cannot take part in a secure sum: federation.secure is false in this "
-            "site's settings."
+            "site's settings. Set it to the same value at the server and at every site."
         )
     raise OrderError(
         "Cannot answer this order: this site takes part in secure sums only "
-        "(federation.secure)."
+        "(federation.secure). Set federation.secure to the same value at the server "
+        "and at every site."
     )
 
 
@@ -283,7 +288,7 @@ def check_method(method: str, config: Config) -> None:
     if method != config.method:
         raise OrderError(
             f"Cannot train with the method {method!r}: this site's settings have "
-            f"{config.method!r}. Its owner can set method in site.toml."
+            f"{config.method!r}. Ask its owner, who can set method in site.toml."
         )
 
 
@@ -292,7 +297,8 @@ def check_options(options: str, config: Config) -> None:
     own = dict(config.method_options)
     if json.loads(options) != json.loads(json.dumps(own)):
         raise OrderError(
-            f"Cannot train with the options {options}: this site's settings have {own}."
+            f"Cannot train with the options {options}: this site's settings have "
+            f"{own}. Set the same method_options at the server and at every site."
         )
 
 
@@ -301,7 +307,7 @@ def check_scorer(scorer: str, config: Config) -> None:
     if scorer != own:
         raise OrderError(
             f"Cannot release with the scorer {scorer!r}: this site's settings have "
-            f"{own!r}."
+            f"{own!r}. Set the same privacy.scorer at the server and at every site."
         )
 
 
@@ -317,8 +323,8 @@ def check_looks(config: Config, of_model: bool = True) -> None:
     if of_model and (config.privacy.look_epsilon == 0 or not config.tests_at_sites):
         raise OrderError(
             "Cannot answer a look: this site's own settings hold out no records for "
-            "it. Its owner can set data.site_test_fraction and privacy.look_epsilon in "
-            "site.toml."
+            "it. Ask its owner to set data.site_test_fraction and privacy.look_epsilon "
+            "in site.toml."
         )
 
 
@@ -346,7 +352,8 @@ def check_head(sends: str, config: Config) -> None:
     if head is None or sends not in allowed_sums(head.sends):
         raise OrderError(
             f"Cannot send {sends} of features: neither method nor head_init of this "
-            "site's settings computes a head from them."
+            "site's settings computes a head from them. Set the same method and "
+            "head_init at the server and at every site."
         )
 
 
@@ -354,8 +361,8 @@ def check_epochs(epochs: int, config: Config) -> None:
     allowed = max(config.federation.max_epochs, config.local.epochs)
     if epochs > allowed:
         raise OrderError(
-            f"Cannot train for {epochs} epochs in a round: this site allows "
-            f"{allowed}. Its owner can allow more by federation.max_epochs."
+            f"Cannot train for {epochs} epochs in a round: this site allows {allowed}. "
+            "Ask its owner, who can allow more by federation.max_epochs."
         )
 
 
@@ -365,8 +372,9 @@ def check_sizes(random_features: int, config: Config) -> None:
     """
     if random_features != config.random_features:
         raise OrderError(
-            f"Cannot use {random_features} random features: this site's settings "
-            f"have random_features = {config.random_features}."
+            f"Cannot use {random_features} random features: this site's settings have "
+            f"random_features = {config.random_features}. Set the same number at the "
+            "server and at every site."
         )
 
 
@@ -377,7 +385,8 @@ def check_part(head_only: bool, config: Config) -> None:
     if head_only != config.head_only:
         raise OrderError(
             f"Cannot train {'only the head' if head_only else 'a whole network'}: this "
-            f"site's settings have head_only = {str(config.head_only).lower()}."
+            f"site's settings have head_only = {str(config.head_only).lower()}. Set "
+            "the same value at the server and at every site."
         )
 
 
@@ -395,7 +404,8 @@ def own_hooks(order: TrainOrder, config: Config) -> Hooks:
         label = find_method(config.method).label
         raise OrderError(
             f"Cannot train: next to the model, {label} sends arrays of the shapes "
-            f"{expected}, and the order has {sent}."
+            f"{expected}, and the order has {sent}. Install the same version of fedaux "
+            "at the server and the sites."
         )
     return hooks
 

@@ -75,7 +75,8 @@ def load_ordered(module: nn.Module, weights: Arrays) -> None:
         load_state(module, weights)
     except ValueError as error:
         raise OrderError(
-            f"the order's weights are not those of its network: {error}"
+            "Cannot load the order's weights: they are not those of its network "
+            f"({error}). Set the same prototypes at the server and at every site."
         ) from error
 
 
@@ -135,8 +136,9 @@ def load_mapped(order: SumsOrder, site: Site) -> tuple[HeadFeatures, Records]:
     standardise(mapped, order)
     if mapped.width != order.width:
         raise OrderError(
-            f"the order declares that there are {order.width} features, there are "
-            f"{mapped.width}"
+            f"Cannot compute a head: the order declares that there are {order.width} "
+            f"features, there are {mapped.width}. Set the same prototypes and "
+            "random_features at the server and at every site."
         )
     return mapped, features
 
@@ -148,7 +150,8 @@ def standardise(
         features.standardise(order.standardisation)
     except ValueError as error:
         raise OrderError(
-            f"the order's statistics of features cannot be used: {error}"
+            "Cannot compute a head: the order's statistics of features cannot be used "
+            f"({error}). Start the run again."
         ) from error
 
 
@@ -188,13 +191,14 @@ def ordered_extractor(
         module.restore()  # type: ignore[operator]
     elif flatten_state(module):  # an extractor without weights needs none
         raise OrderError(
-            "this client no longer has the features of its data, and was not sent the "
-            "extractor"
+            "Cannot compute features: this client no longer has the features of its "
+            "data, and was not sent the extractor. Start the run again, which sends it."
         )
     if extractor_hash(flatten_state(module), order.prototype) != h0:
         raise OrderError(
-            f"the extractor here is not the one asked for, {h0}. Is it the same "
-            "release?"
+            "Cannot compute features: the extractor here is not the one asked for, "
+            f"{h0}. Install the same release of its weights at the server and at every "
+            "site."
         )
     return module
 

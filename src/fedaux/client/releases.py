@@ -118,8 +118,10 @@ class Releases:
         size = make_scorer(self.privacy, order.classes).size(order.public)
         if size != order.size:
             raise OrderError(
-                f"the order declares that a release has {order.size} numbers, its "
-                f"public arrays make it {size}"
+                "Cannot make a release: the order declares that a release has "
+                f"{order.size} numbers, its public arrays make it {size}. Set the same "
+                "privacy.scorer and privacy.embedding_dim at the server and at every "
+                "site."
             )
         mechanism = release_mechanism(size, self.privacy)
         return lambda entries: mechanism
@@ -143,8 +145,10 @@ class Releases:
         # the account has an entry for the size in the order
         if len(summary.values) != order.size:
             raise OrderError(
-                f"the order declares that a release has {order.size} numbers, this one "
-                f"has {len(summary.values)}"
+                "Cannot make a release: the order declares that a release has "
+                f"{order.size} numbers, this one has {len(summary.values)}. Set the "
+                "same privacy.scorer and privacy.embedding_dim at the server and at "
+                "every site."
             )
         return summary
 
@@ -158,8 +162,8 @@ def check_width(order: PrepareOrder, privacy: PrivacyConfig) -> None:
     if width > allowed:
         raise OrderError(
             f"Cannot release sums under a public map of {width} dimensions: this "
-            f"client computes at most {allowed}. Its owner can allow "
-            "more by privacy.embedding_dim."
+            f"client computes at most {allowed}. Ask its owner, who can allow more by "
+            "privacy.embedding_dim."
         )
 
 

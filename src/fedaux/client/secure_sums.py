@@ -150,25 +150,31 @@ class Participation:
         takes_part = order.client in site.clients and order.client in terms.sites
         if not settings.secure or not takes_part:
             raise OrderError(
-                f"{order.client} takes no part in this secure sum, because "
-                "federation.secure is not set for it"
+                f"Cannot take part in this secure sum: {order.client} is not among its "
+                "sites, or federation.secure is not set for it. Set federation.secure "
+                "at the server and at every site."
             )
         are_names = all(isinstance(name, str) for name in terms.sites)
         if not are_names or len(set(terms.sites)) != len(terms.sites):
-            raise OrderError("the sites of a secure sum must be different names")
+            raise OrderError(
+                "Cannot take part in this secure sum: its sites must be different "
+                "names. Correct federation.sites at the server."
+            )
         own_clients = [name for name in terms.sites if name in site.clients]
         homes = {site.account_folder(name) for name in own_clients}
         if len(homes) != len(own_clients):
             raise OrderError(
-                "two names that share an account are one site in a secure sum: their "
-                "records count once"
+                "Cannot take part in this secure sum: two names that share an account "
+                "are one site, whose records count once. Give each site a vault."
             )
         least = agreed_threshold(len(terms.sites), settings.threshold)
         if terms.threshold < least or terms.colluders != settings.colluders:
             raise OrderError(
-                f"the sum would be of {terms.threshold} sites with {terms.colluders} "
-                f"colluders. This client's settings ask for at least {least} of "
-                f"{len(terms.sites)} sites, with {settings.colluders}."
+                "Cannot take part in this secure sum: it would be of "
+                f"{terms.threshold} sites with {terms.colluders} colluders, and this "
+                f"client's settings ask for at least {least} of {len(terms.sites)} "
+                f"sites, with {settings.colluders}. Set the same federation.threshold "
+                "and federation.colluders at the server and at every site."
             )
         return cls(site, order.client, terms)
 
@@ -240,7 +246,8 @@ class Participation:
         """Return the order that this sum was begun with."""
         if not self.order_path.exists():
             raise OrderError(
-                f"{self.client} knows nothing of the sum that is asked for"
+                f"Cannot continue the secure sum: {self.client} knows nothing of the "
+                "sum that is asked for. Start the run again."
             )
         return order_from_bytes(self.order_path.read_bytes())
 
@@ -278,8 +285,8 @@ class Participation:
         with self.locked() as memory:
             if memory is None:
                 raise OrderError(
-                    f"{order.client} knows nothing of the sum that {order.step!r} "
-                    "belongs to"
+                    f"Cannot continue the secure sum: {order.client} knows nothing of "
+                    f"the sum that {order.step!r} belongs to. Start the run again."
                 )
             if order.step not in memory.answers:
                 memory = self._next_step(memory, order, question_hash)
@@ -313,7 +320,8 @@ class Participation:
         with self.locked() as memory:
             if memory is None or not memory.state.keys:
                 raise OrderError(
-                    f"{self.client} has not shared its secrets in this sum"
+                    f"Cannot continue the secure sum: {self.client} has not shared its "
+                    "secrets in this sum. Start the run again."
                 )
             if "masked" not in memory.answers:
                 state = memory.state.accept(_bytes_of(order))
@@ -321,7 +329,8 @@ class Participation:
                 self.remember(memory)
             elif memory.answers["masked"][0] != question_hash:
                 raise OrderError(
-                    f"{self.client} has answered this sum to another question"
+                    f"Cannot continue the secure sum: {self.client} has answered this "
+                    "sum to another question. Start the run again."
                 )
             yield memory.state
 
@@ -342,7 +351,8 @@ class Participation:
         answered, in_hex = memory.answers.get(step, ("", {}))
         if answered != question_hash:
             raise OrderError(
-                f"{self.client} has answered {step!r} of this sum to another question"
+                f"Cannot continue the secure sum: {self.client} has answered {step!r} "
+                "of this sum to another question. Start the run again."
             )
         arrays = {
             name: np.frombuffer(bytes.fromhex(value), np.uint8)
@@ -360,24 +370,28 @@ class Participation:
         terms = self.terms
         if terms.order != identity(order):
             raise OrderError(
-                "the terms are for another order than this one: sites of one sum are "
-                "asked the same"
+                "Cannot take part in this secure sum: the terms are for another order "
+                "than this one, and sites of one sum are asked the same. Install the "
+                "same version of fedaux at the server and the sites."
             )
         if isinstance(order, TrainOrder) and order.run != terms.run:
             raise OrderError(
-                f"the order belongs to the run {order.run!r}, the terms to "
-                f"{terms.run!r}"
+                "Cannot take part in this secure sum: the order belongs to the run "
+                f"{order.run!r}, the terms to {terms.run!r}. Start the run again."
             )
         if isinstance(order, PrepareOrder | LookOrder) and order.size != terms.length:
             raise OrderError(
-                f"the terms are for {terms.length} numbers, and the answer to the "
-                f"order has {order.size}"
+                "Cannot take part in this secure sum: the terms are for "
+                f"{terms.length} numbers, and the answer to the order has "
+                f"{order.size}. Install the same version of fedaux at the server and "
+                "the sites."
             )
         scale = self._own_scale(order)
         if not math.isclose(terms.scale, scale, rel_tol=1e-9):
             raise OrderError(
-                f"the terms are for noise of scale {terms.scale:.9g}. Here it would be "
-                f"{scale:.9g}. Do all sites have the same privacy settings?"
+                "Cannot take part in this secure sum: the terms are for noise of scale "
+                f"{terms.scale:.9g}, and here it would be {scale:.9g}. Set the same "
+                "[privacy] at the server and at every site."
             )
 
     def _own_scale(self, order: DataOrder) -> float:
@@ -417,4 +431,4 @@ def _step(
     if step == "unmask":
         state, unmasking = state.unmask(received)
         return state, unmasking.to_bytes()
-    raise OrderError("this sum is finished")
+    raise OrderError("Cannot answer: this sum is finished. Start another run.")

@@ -78,8 +78,9 @@ def own_weights(
     scorer = make_scorer(privacy, order.classes)
     if teaching.scorer != privacy.scorer or not isinstance(scorer, PortableScorer):
         raise OrderError(
-            f"the order asks for weights of the scorer {teaching.scorer!r}, which this "
-            "client cannot make"
+            "Cannot teach: the order asks for weights of the scorer "
+            f"{teaching.scorer!r}, which this client cannot make. Set the same "
+            "privacy.scorer at the server and at every site."
         )
     embedded = transform_rows(features, partial(scorer.embed, order.public))
     shared = order.fit
@@ -115,15 +116,15 @@ def ordered_public_data(config: Config, teaching: Teaching) -> PublicData:
     """Return the client's own public data, if they equal the server's."""
     if config.teachers.run_on != "clients":
         raise OrderError(
-            "the order asks this client to teach. Its settings have teachers.run_on "
-            "= 'server'."
+            "Cannot teach: the order asks this client to teach, and its settings have "
+            "teachers.run_on = 'server'. Set teachers.run_on = 'clients' in them."
         )
     public = own_public_data(config)
     if public.distill_hash != teaching.distill:
         raise OrderError(
-            f"D_distill here has the hash {public.distill_hash}, at the server "
-            f"{teaching.distill}: [aux] and seed of this client's settings must be the "
-            "server's, and the files the same"
+            f"Cannot teach: D_distill here has the hash {public.distill_hash}, at the "
+            f"server {teaching.distill}. Set [aux] and seed of this client's settings "
+            "to the server's, and use the same files."
         )
     return public
 

@@ -307,7 +307,9 @@ def ordered_optimizer(order: TrainOrder) -> Optimizer:
         return Optimizer(order.optimizer, order.lr, order.momentum, order.weight_decay)
     except ValueError as error:
         raise OrderError(
-            f"the order asks for an optimiser that is not known here: {error}"
+            "Cannot train: the order asks for an optimiser that is not known here "
+            f"({error}). Install the same version of fedaux at the server and the "
+            "sites."
         ) from error
 
 
@@ -328,8 +330,9 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
     same_batches = order.batch_size == local.batch_size
     if not (same_part and same_epochs and same_batches):
         raise OrderError(
-            "the order asks for other training than this client's budget was planned "
-            "for"
+            "Cannot train: the order asks for other training than this client's budget "
+            "was planned for. Set head_only, local.epochs and local.batch_size to the "
+            "server's values."
         )
     allowed = privacy.train_rounds or config.rounds
     optimizer = ordered_optimizer(order)
@@ -339,9 +342,10 @@ def train_with_privacy(task: ClientTask, rows: OpenRows) -> LocalResult:
         trained = [entry for entry in entries if entry.trains]
         if len(trained) >= allowed:
             raise BudgetError(
-                f"training is refused: this client's budget was planned for {allowed} "
-                "rounds, and they are used up. Its own setting privacy.train_rounds "
-                "says how many there may be. More of them need more noise."
+                "Cannot train: training is refused, because this client's budget was "
+                f"planned for {allowed} rounds, and they are used up. Set "
+                "privacy.train_rounds for the number of rounds before the first one. "
+                "More of them need more noise."
             )
         before = [entry.mechanism for entry in entries]
         if config.releases and len(trained) == len(entries):

@@ -81,14 +81,14 @@ class TeachersConfig(Settings):
     def check(self) -> None:
         require(
             self.run_on == "server" or self.max_share == 1,
-            (
-                "teachers.max_share below 1 needs teachers.run_on = 'server': only the "
-                "server sees all teachers' weights."
-            ),
+            "Cannot use these settings: teachers.max_share below 1 needs "
+            "teachers.run_on = 'server', because only the server sees all teachers' "
+            "weights. Set one of them.",
         )
         require(
             self.run_on == "server" or not self.standing,
-            "teachers.standing needs teachers.run_on = 'server': the weights of all "
-            "teachers change with every round, and who is not asked cannot send its "
-            "contribution again.",
+            "Cannot use these settings: teachers.standing needs teachers.run_on = "
+            "'server', because the weights of all teachers change with every round, "
+            "and a client that is not asked cannot send its contribution again. Set "
+            "teachers.run_on = 'server', or leave teachers.standing out.",
         )

@@ -74,17 +74,15 @@ class Method:
         none. Unknown options raise.
         """
         needs_head = (
-            f"{self.label} sends {self.sends}: its hooks must be a subclass of "
-            "AnalyticHead."
+            f"Cannot use the method {self.label}: it sends {self.sends}. Derive its "
+            "hooks from AnalyticHead."
         )
         if not self.hooks:
             require(not self.sums, needs_head)
             require(
                 not options,
-                (
-                    f"{self.label} has no options: delete [method_options], or --set "
-                    f"method_options={{}}."
-                ),
+                f"Cannot use method_options: {self.label} has no options. Delete "
+                "[method_options], or --set method_options={}.",
             )
             return None
         cls = (
@@ -96,10 +94,8 @@ class Method:
         computes_head: bool | None = getattr(cls, "computes_head", None)
         require(
             computes_head is not None,
-            (
-                f"the hooks of {self.label}, {cls.__name__}, are no subclass of "
-                "fedaux.Hooks."
-            ),
+            f"Cannot use the hooks of {self.label}: {cls.__name__} is no subclass of "
+            "fedaux.Hooks. Derive it from fedaux.Hooks.",
         )
         require(not self.sums or bool(computes_head), needs_head)
         return from_table(cls, options, "method_options.")
@@ -210,10 +206,8 @@ def find_method(name: str) -> Method:
         return METHODS[method_name(name)]
     require(
         name.lower() not in ("closed-form", "closed-form+p"),
-        (
-            f"the head that was called {name} is private-head now, with or without +p: "
-            "write that name instead."
-        ),
+        f"Cannot find the head {name}: it is private-head now, with or without +p. "
+        "Write that name instead.",
     )
     if ":" not in name:
         raise ConfigError(

@@ -65,8 +65,8 @@ class Within:
                     f" and {'below' if self.interval[-1] == ')' else 'at most'} {high}"
                 )
             raise ConfigError(
-                f"{key} must be {words}, not "
-                f"{value}{': ' + self.hint if self.hint else ''}."
+                f"Cannot use these settings: {key} must be {words}, not "
+                f"{value}{': ' + self.hint if self.hint else ''}. Correct the value."
             )
 
 
@@ -121,10 +121,8 @@ def apply_override(table: dict[str, Any], text: str) -> None:
     key, equals, value = text.partition("=")
     require(
         bool(equals),
-        (
-            f"--set {text!r} is not of the form key=value, for example --set "
-            "local.lr=0.01."
-        ),
+        f"Cannot read --set {text!r}: it is not of the form key=value. Write it as in "
+        "--set local.lr=0.01.",
     )
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
@@ -140,7 +138,8 @@ def set_key(table: dict[str, Any], key: str, value: Any, context: str) -> None:
         table = table.setdefault(parent, {})
         require(
             isinstance(table, dict),
-            f"{context}: {parent} is a value, not a table of settings.",
+            f"Cannot read {context}: {parent} is a value, not a table of settings. "
+            "Correct the key.",
         )
     table[leaf] = value
 
@@ -193,11 +192,14 @@ def _unknown_key(key: str, here: Sequence[str], known: Sequence[str]) -> str:
     section, _, leaf = key.rpartition(".")
     others = [name for name in known if name.rpartition(".")[2] == leaf]
     if others:
-        return f"there is no key {key}. There is {' and '.join(others)}."
+        return (
+            f"Cannot use the key {key!r}: there is no such key. Use "
+            f"{' or '.join(others)}."
+        )
     text = str(unknown_name("key", key, here))
     if f"{section}.options" in here:
         return (
-            f"{text}. If {leaf} is an option of the source, write "
+            f"{text} If {leaf} is an option of the source, write "
             f"{section}.options.{leaf}."
         )
     return text
@@ -234,10 +236,8 @@ def sorted_options(key: str, options: Iterable[tuple[str, Any]]) -> Options:
         require(
             isinstance(item, (int, float, str))
             or (isinstance(item, tuple) and kinds in (set(), {str}, {int})),
-            (
-                f"{key}.{name} must be a number, text, true/false, or a list of text "
-                "or of whole numbers."
-            ),
+            f"Cannot use these settings: {key}.{name} must be a number, text, "
+            "true/false, or a list of text or of whole numbers. Correct the value.",
         )
     return tuple(sorted(found))
 
@@ -249,7 +249,8 @@ def convert_value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) ->
             return value
         require(
             isinstance(value, Mapping),
-            f"{key} must be a table: write [{key}] and its settings below.",
+            f"Cannot use these settings: {key} must be a table. Write [{key}] and its "
+            "settings below.",
         )
         return from_table(hint, value, f"{key}.", known)
     if get_origin(hint) is Annotated:
@@ -260,11 +261,16 @@ def convert_value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) ->
     if hint == (bool | Literal["auto"]):
         require(
             isinstance(value, bool) or value == "auto",
-            f"{key} must be true, false or 'auto', not {value!r}.",
+            f"Cannot use these settings: {key} must be true, false or 'auto', not "
+            f"{value!r}. Correct the value.",
         )
         return value
     if get_origin(hint) is Literal:
-        require(isinstance(value, str), f"{key} must be text, not {value!r}.")
+        require(
+            isinstance(value, str),
+            f"Cannot use these settings: {key} must be text, not {value!r}. Correct "
+            "the value.",
+        )
         require_choice(key, value, get_args(hint))
         return value
     if hint == tuple[PrototypeSpec, ...]:
@@ -276,21 +282,31 @@ def convert_value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) ->
         strings = isinstance(value, (list, tuple)) and all(
             isinstance(text, str) for text in value
         )
-        require(strings, f"{key} must be a list of text, not {value!r}.")
+        require(
+            strings,
+            f"Cannot use these settings: {key} must be a list of text, not {value!r}. "
+            "Correct the value.",
+        )
         return tuple(value)
     if hint == tuple[float, ...]:
         numbers = isinstance(value, (list, tuple)) and all(
             isinstance(number, Real) and not isinstance(number, bool)
             for number in value
         )
-        require(numbers, f"{key} must be a list of numbers, not {value!r}.")
+        require(
+            numbers,
+            f"Cannot use these settings: {key} must be a list of numbers, not "
+            f"{value!r}. Correct the value.",
+        )
         return tuple(map(float, value))
     if hint == Options:
         pairs = isinstance(value, tuple) and all(
             isinstance(pair, tuple) and len(pair) == 2 for pair in value
         )
         require(
-            isinstance(value, Mapping) or pairs, f"{key} must be a table of options."
+            isinstance(value, Mapping) or pairs,
+            f"Cannot use these settings: {key} must be a table of options, not "
+            f"{value!r}. Write it as in {{name = 1}}.",
         )
         return sorted_options(
             key, value.items() if isinstance(value, Mapping) else value
@@ -315,7 +331,8 @@ def _scalar(hint: type, value: Any, key: str) -> Any:
     }
     require(
         isinstance(value, hint) and hint is not int,
-        f"{key} must be {expected[hint]}, not {value!r}.",
+        f"Cannot use these settings: {key} must be {expected[hint]}, not {value!r}. "
+        "Correct the value.",
     )
     return value
 
@@ -329,12 +346,13 @@ def _prototype(entry: Any) -> PrototypeSpec:
     if not (isinstance(entry, Mapping) and isinstance(entry.get("name"), str)):
         example = "{name = 'resnet8', width = 16}"
         raise ConfigError(
-            f"each prototype is a name or a table with a name, such as {example}, not "
-            f"{entry!r}."
+            f"Cannot read the prototype {entry!r}: each prototype is a name or a table "
+            f"with a name. Write it as in {example}."
         )
     options = tuple((key, value) for key, value in entry.items() if key != "name")
     require(
         all(isinstance(value, (int, float, str)) for _, value in options),
-        f"the options of a prototype are scalars, not {entry!r}.",
+        f"Cannot read the prototype {entry!r}: the options of a prototype are scalars. "
+        "Correct them.",
     )
     return PrototypeSpec(entry["name"], options)

@@ -101,7 +101,8 @@ class Config(Settings):
         self._check_sites()
         require(
             re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", self.device) is not None,
-            f"device must be auto, cpu, cuda, cuda:1 … or mps, not {self.device!r}.",
+            "Cannot use these settings: device must be auto, cpu, cuda, cuda:1 … or "
+            f"mps, not {self.device!r}. Correct the value.",
         )
         self._check_features()
         self._check_analytic_head()
@@ -115,15 +116,14 @@ class Config(Settings):
             return
         require(
             self.local.optimizer in ("auto", *hooks.optimizers),
-            f"{method.label} is not meant for {self.local.optimizer}: set "
-            f"local.optimizer to {' or '.join(hooks.optimizers)}.",
+            f"Cannot use local.optimizer = {self.local.optimizer!r}: {method.label} is "
+            f"not meant for {self.local.optimizer}. Set local.optimizer to "
+            f"{' or '.join(hooks.optimizers)}.",
         )
         require(
             self.federation.precision == "float32" or hooks.half_precision,
-            (
-                f"{method.label} needs federation.precision = 'float32': half "
-                "precision drowns what its clients send."
-            ),
+            f"Cannot run {method.label} in half precision: it drowns what its clients "
+            "send. Set federation.precision = 'float32'.",
         )
 
     def _check_sites(self) -> None:
@@ -134,29 +134,32 @@ class Config(Settings):
         if self.data.partition == "folders":
             require(
                 bool(sites),
-                "data.partition = 'folders' needs federation.sites, the names of the "
-                "folders below data.path: one client for each.",
+                "Cannot use data.partition = 'folders': it needs federation.sites, the "
+                "names of the folders below data.path. Write them into [federation], "
+                "one client for each.",
             )
             object.__setattr__(self, "data", replace(self.data, clients=len(sites)))
         require(
             not sites
             or self.data.partition == "own"
             or len(sites) == self.data.clients,
-            f"federation.sites names {len(sites)} sites. Set data.clients to "
-            f"{len(sites)}, or data.partition = 'own' if each site reads its own data.",
+            f"Cannot run with data.clients: federation.sites names {len(sites)} sites. "
+            f"Set data.clients to {len(sites)}, or data.partition = 'own' if each site "
+            "reads its own data.",
         )
         require(
             self.data.partition != "own" or bool(sites),
-            "data.partition = 'own' needs federation.sites, the names of the sites.",
+            "Cannot use data.partition = 'own': it needs federation.sites, the names "
+            "of the sites. Write them into [federation].",
         )
         require(
             self.data.partition != "own"
             or self.teachers.run_on == "server"
             or self.aux.source != "",
-            "teachers.run_on = 'clients' needs aux.source, the public data that the "
-            "server has as well. A site whose run has no teachers, such as that of a "
-            "private head, needs neither: set method to that of the run, and "
-            "teachers.run_on = 'server'.",
+            "Cannot use teachers.run_on = 'clients': it needs aux.source, the public "
+            "data that the server has as well. Name it in [aux]. A site whose run has "
+            "no teachers, such as that of a private head, needs neither. Set method to "
+            "that of the run, and teachers.run_on = 'server'.",
         )
 
     def _check_features(self) -> None:
@@ -167,44 +170,50 @@ class Config(Settings):
             object.__setattr__(self, "head_only", True)
         require(
             self.head_only or self.random_features == 0,
-            "random_features are of heads: set head_only = true.",
+            "Cannot use random_features: they are of heads. Set head_only = true.",
         )
         require(
             self.head_only or self.head_features == "standardised",
-            "head_features needs head_only = true.",
+            "Cannot use head_features: it needs head_only = true. Set it, or leave "
+            "head_features out.",
         )
 
     def _check_privacy(self) -> None:
         privacy = self.privacy
         require(
             not self.releases or privacy.epsilon <= privacy.epsilon_budget,
-            f"privacy.epsilon_total = {privacy.epsilon_total:g} is less than "
-            f"privacy.epsilon = {privacy.epsilon:g}, which the scores already cost.",
+            f"Cannot use privacy.epsilon_total = {privacy.epsilon_total:g}: it is less "
+            f"than privacy.epsilon = {privacy.epsilon:g}, which the scores already "
+            "cost. Set a larger total.",
         )
         require(
             not self.tests_at_sites or privacy.look_epsilon > 0,
-            "data.site_test_fraction holds out records of each site, and "
-            "privacy.look_epsilon = 0 lets no site be asked about them. Set "
+            "Cannot use data.site_test_fraction: it holds out records of each site, "
+            "and privacy.look_epsilon = 0 lets no site be asked about them. Set "
             "privacy.look_epsilon, for example to 1.",
         )
         require(
             not (self.tests_at_sites and privacy.private_training),
-            "privacy.private_training spends all of privacy.epsilon_total, so nothing is "
-            "left for a look: leave data.site_test_fraction out.",
+            "Cannot use data.site_test_fraction: privacy.private_training spends all "
+            "of privacy.epsilon_total, so nothing is left for a look. Leave "
+            "data.site_test_fraction out.",
         )
         require(
             privacy.unit == "record" or self.data.person != "",
-            (
-                "privacy.unit = 'person' needs data.person, the person a record "
-                "belongs to."
-            ),
+            "Cannot use privacy.unit = 'person': it needs data.person, the person a "
+            "record belongs to. Set data.person.",
         )
 
     def _check_prototypes(self) -> None:
-        require(len(self.prototypes) >= 1, "prototypes must name at least one network.")
+        require(
+            len(self.prototypes) >= 1,
+            "Cannot run without a network: prototypes must name at least one network. "
+            "Write its name into prototypes.",
+        )
         require(
             len(set(self.prototypes)) == len(self.prototypes),
-            "prototypes must differ from one another.",
+            "Cannot use a prototype twice: prototypes must differ from one another. "
+            "Delete the second one.",
         )
 
     @property
@@ -250,36 +259,36 @@ class Config(Settings):
         method, head = find_method(self.method), self.analytic_head
         require(
             self.head_init in ("auto", "random") or not method.analytic,
-            f"{method.label} computes its head: leave head_init out.",
+            f"Cannot use head_init: {method.label} computes its head. Leave head_init "
+            "out.",
         )
         if head is None:
             return
         require(
             head.analytic,
-            (
-                f"head_init = {self.head_init!r} must be auto, random, or a method "
-                "that computes its head."
-            ),
+            f"Cannot use these settings: head_init = {self.head_init!r} must be auto, "
+            "random, or a method that computes its head. Run `fedaux methods` for "
+            "their names.",
         )
         head.make_hooks(dict(self.method_options) if method.analytic else {})
         require(
             head.sends != "releases"
             or self.privacy.scorer in ("class-embedding", "class-moments"),
-            (
-                "the private head needs privacy.scorer = 'class-embedding' or "
-                "'class-moments'."
-            ),
+            "Cannot use these settings: the private head needs privacy.scorer = "
+            "'class-embedding' or 'class-moments'. Set one of them.",
         )
         require(
             head.sends != "releases" or self.random_features == 0,
-            "the private head uses the features of h0 itself: set random_features = 0.",
+            "Cannot use random_features: the private head uses the features of h0 "
+            "itself. Set random_features = 0.",
         )
         require(
             not self.privacy.private_training
             or (not head.sums and not method.analytic),
-            f"{head.label} sends sums of features without noise, or trains nothing, "
-            "and privacy.private_training is for training: method = 'private-head' "
-            "and head_init = 'private-head' compute a head under noise.",
+            "Cannot use privacy.private_training: it is for training, and "
+            f"{head.label} sends sums of features without noise, or trains nothing. "
+            "Set method = 'private-head' or head_init = 'private-head', which compute "
+            "a head under noise.",
         )
 
     def _check_secure(self, method: Method) -> None:
@@ -288,38 +297,35 @@ class Config(Settings):
             return
         require(
             federation.threshold > 2 / 3,
-            (
-                "federation.secure needs federation.threshold above 2/3: of fewer "
-                "sites, two sums could differ."
-            ),
+            "Cannot use federation.secure: it needs federation.threshold above 2/3, "
+            "because two sums of fewer sites could differ. Raise federation.threshold.",
         )
         require(
             not method.distils or self.teachers.run_on == "clients",
-            f"with federation.secure only a client sees its model, and {method.label} "
-            "needs it run on public data: set method to that of the run if this is a "
-            "site's, for example 'private-head', which has no teachers, or set "
-            "teachers.run_on = 'clients', with the server's public data in [aux].",
+            "Cannot use federation.secure: with it only a client sees its model, and "
+            f"{method.label} needs it run on public data. Set teachers.run_on = "
+            "'clients', with the server's public data in [aux]. If this is a site's "
+            "file, set method to that of the run, for example 'private-head', which "
+            "has no teachers.",
         )
         require(
             not self.privacy.private_training,
-            "there is no private training in secure sums, because it added nothing to "
-            "the private head: set privacy.private_training = false, or "
-            "federation.secure = false.",
+            "Cannot use privacy.private_training: there is no private training in "
+            "secure sums, because it added nothing to the private head. Set "
+            "privacy.private_training = false, or federation.secure = false.",
         )
         require(
             federation.over_selection == 0,
-            (
-                "federation.over_selection ends a round early, and a secure sum needs "
-                "all of its sites: set it to 0."
-            ),
+            "Cannot use federation.over_selection: it ends a round early, and a secure "
+            "sum needs all of its sites. Set it to 0.",
         )
         hooks = method.make_hooks(dict(self.method_options))
         require(
             hooks is None or not hooks.keeps_state,
-            f"there are no secure sums of {method.label}, whose clients keep state "
-            "from round to round: a server could set the states apart so that a sum "
-            "shows one site. Choose a method without such state, or set "
-            "federation.secure = false.",
+            "Cannot use federation.secure: there are no secure sums of "
+            f"{method.label}, whose clients keep state from round to round, because a "
+            "server could set the states apart so that a sum shows one site. Choose a "
+            "method without such state, or set federation.secure = false.",
         )
 
     @property
@@ -424,14 +430,11 @@ class Config(Settings):
         from fedaux.config.toml import to_complete_toml
 
         if self.session_keys:
-            advice = (
-                "save arrays with numpy.savez and give the file. Put a class, function "
-                "or Method into a module"
-            )
             own = ", ".join(self.session_keys)
             raise ConfigError(
-                f"{own} cannot be written, being objects of this Python session: "
-                f"{advice}."
+                f"Cannot write the config: {own} cannot be written, being objects of "
+                "this Python session. Save arrays with numpy.savez and give the file. "
+                "Put a class, function or Method into a module."
             )
         path = Path(path)
         path.write_text(to_complete_toml(self), encoding="utf-8")
@@ -523,8 +526,8 @@ def read_table(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise ConfigError(
-            f"there is no config file {path}. `fedaux demo` runs without one and shows "
-            "how one looks."
+            f"Cannot read the config: there is no config file {path}. Run `fedaux "
+            "init` to write one, or `fedaux demo`, which needs none."
         )
     try:
         text = path.read_text(encoding="utf-8")
@@ -534,6 +537,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
         )
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: "
-            f"{error}"
+            f"Cannot read the config: {path} is not valid "
+            f"{'JSON' if path.suffix == '.json' else 'TOML'} ({error}). Correct the "
+            "file."
         ) from error

@@ -93,13 +93,14 @@ class DataConfig(Settings):
     def check(self) -> None:
         require(
             len(set(self.classes)) == len(self.classes),
-            "data.classes must differ from one another.",
+            "Cannot use data.classes: they must differ from one another. Delete the "
+            "second of two that are equal.",
         )
         require(
             self.validation_fraction == 0 or self.partition != "own",
-            "data.validation_fraction holds out records of simulated clients. With "
-            "data.partition = 'own' every site has its own. Tune on a simulation, and "
-            "give real sites what it has chosen.",
+            "Cannot use data.validation_fraction: it holds out records of simulated "
+            "clients, and with data.partition = 'own' every site has its own. Tune on "
+            "a simulation, and give real sites what it has chosen.",
         )
 
 
@@ -165,7 +166,8 @@ class PretrainConfig(Settings):
     def check(self) -> None:
         require(
             self.micro_batch_size != 1,
-            "pretrain.micro_batch_size must be 0 or at least 2, not 1.",
+            "Cannot use these settings: pretrain.micro_batch_size must be 0 or at "
+            "least 2, not 1. Correct the value.",
         )
 
 
@@ -214,17 +216,14 @@ class LocalConfig(Settings):
     def check(self) -> None:
         require(
             self.momentum == 0 or self.optimizer != "adam",
-            (
-                "local.momentum belongs to SGD: set local.optimizer = "
-                "'sgd', or leave local.momentum out."
-            ),
+            "Cannot use local.momentum: it belongs to SGD. Set local.optimizer = "
+            "'sgd', or leave local.momentum out.",
         )
         require(
             self.max_grad_norm >= 0 or self.max_grad_norm == CHOSEN_NORM,
-            (
-                f"local.max_grad_norm must be at least 0, or {CHOSEN_NORM:g} for the "
-                f"default, not {self.max_grad_norm:g}."
-            ),
+            "Cannot use these settings: local.max_grad_norm must be at least 0, or "
+            f"{CHOSEN_NORM:g} for the default, not {self.max_grad_norm:g}. Correct the "
+            "value.",
         )
 
     def resolved(
@@ -358,33 +357,25 @@ class PrivacyConfig(Settings):
             require_choice("privacy.scorer", self.scorer, scorers)
         require(
             self.adjacency == "replace-one" or self.declared_records >= 1,
-            (
-                "privacy.adjacency = 'add-remove' needs privacy.declared_records, a "
-                "size that neighbours share."
-            ),
+            "Cannot use these settings: privacy.adjacency = 'add-remove' needs "
+            "privacy.declared_records, a size that neighbours share. Set it.",
         )
         require(
             self.embedding_dim <= 512 or self.scorer != "class-moments",
-            (
-                "privacy.embedding_dim must be at most 512 with the scorer "
-                "class-moments, which sends its square."
-            ),
+            "Cannot use these settings: privacy.embedding_dim must be at most 512 with "
+            "the scorer class-moments, which sends its square. Set a smaller one.",
         )
         require(
             self.scorer != "class-moments"
             or self.unit == "record"
             or self.max_records_per_person <= 1024,
-            (
-                "privacy.max_records_per_person must be at most 1024 with the scorer "
-                "class-moments."
-            ),
+            "Cannot use these settings: privacy.max_records_per_person must be at most "
+            "1024 with the scorer class-moments. Set a smaller one.",
         )
         require(
             self.epsilon_total > 0 or not self.private_training,
-            (
-                "privacy.private_training needs privacy.epsilon_total, what scores and "
-                "training may cost together."
-            ),
+            "Cannot use these settings: privacy.private_training needs "
+            "privacy.epsilon_total, what scores and training may cost together. Set it.",
         )
 
     @property
@@ -455,15 +446,14 @@ class FederationConfig(Settings):
     def check(self) -> None:
         require(
             len(set(self.sites)) == len(self.sites),
-            "federation.sites must differ from one another.",
+            "Cannot use federation.sites: they must differ from one another. Delete "
+            "the second of two that are equal.",
         )
         for word in self.sends:
             require_choice("federation.sends", word, tuple(MEANINGS))
         for name in self.sites:
             require(
                 re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is not None,
-                (
-                    f"federation.sites: {name!r} cannot be the name of a site. Use "
-                    "letters, digits, - and _."
-                ),
+                f"Cannot use federation.sites: {name!r} cannot be the name of a site. "
+                "Use letters, digits, - and _.",
             )

@@ -45,8 +45,8 @@ def write_starter(
     for path in paths:
         if path.exists():
             raise StarterError(
-                f"{path} is already there. Name another folder: `fedaux init {kind} "
-                "FOLDER`."
+                f"Cannot write {path}: it is already there. Name another folder: "
+                f"`fedaux init {kind} FOLDER`."
             )
     for path in paths:
         text = (files("fedaux.config.templates") / path.name).read_text("utf-8")

@@ -94,8 +94,8 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UnknownNameErr
     closest = difflib.get_close_matches(name, names, n=1)
     hint = f" (did you mean {closest[0]!r}?)" if closest else ""
     return UnknownNameError(
-        f"unknown {what} {name!r}{hint}. Choose from "
-        f"{', '.join(names) or 'none at all'}"
+        f"Cannot use the {what} {name!r}: it is unknown{hint}. Choose from "
+        f"{', '.join(names) or 'none at all'}."
     )
 
 
@@ -109,17 +109,20 @@ def import_attribute(
         value = here.find(name)
         if not valid(value):
             raise UnknownNameError(
-                f"{what} {name!r} is an object of a Python session, and this process "
-                "has none of that name: call fedaux.run again with the same objects "
-                "and folder, which continues the run, and whose result has "
-                "save(FOLDER) for the model and write_report(), or put it into a "
-                "module and name it module:name"
+                f"Cannot find {what} {name!r}: it is an object of a Python session, "
+                "and this process has none of that name. Call fedaux.run again with "
+                "the same objects and folder, which continues the run, and whose "
+                "result has save(FOLDER) for the model and write_report(), or put it "
+                "into a module and name it module:name."
             )
         return value
     module_name, _, attribute = name.partition(":")
     identifiers = [*module_name.split("."), attribute]
     if not all(word.isidentifier() for word in identifiers):
-        raise UnknownNameError(f"{what} {name!r} is not of the form module:{noun}")
+        raise UnknownNameError(
+            f"Cannot find {what} {name!r}: it is not of the form module:{noun}. "
+            "Correct the name."
+        )
     module = _import_module(module_name, f"{what} {name!r}")
     value = getattr(module, attribute, None)
     if not valid(value):
@@ -139,7 +142,8 @@ def _import_module(name: str, wanted: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module exists, but something that it imports does not
         raise UnknownNameError(
-            f"{wanted}: no module {name!r}. Is its folder on PYTHONPATH?"
+            f"Cannot find {wanted}: there is no module {name!r}. Put its folder on "
+            "PYTHONPATH, or correct the name."
         ) from error
 
 
@@ -170,5 +174,6 @@ def user_code(what: str, name: str) -> Iterator[None]:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}, line {frame.lineno}"
         raise UserCodeError(
-            f"{what} {name!r} failed: {type(error).__name__}: {error} ({place})."
+            f"Cannot use {what} {name!r}: it failed with {type(error).__name__}: "
+            f"{str(error).rstrip('.')}. Correct {place}."
         ) from error

@@ -89,8 +89,8 @@ def from_torch(
             spec = RecordSpec("text")
         if spec is None:
             raise ConfigError(
-                "what is a record? Give from_torch size=32 for images, shape=(5,) for "
-                "numbers, or text=True."
+                "Cannot convert the dataset: nothing declares its records. Give "
+                "from_torch size=32 for images, shape=(5,) for numbers, or text=True."
             )
         own = DeclaredClasses.of(declared, names)
         items = _torch_items(dataset, attempt)
@@ -153,8 +153,8 @@ def from_huggingface(
     if isinstance(dataset, Mapping):
         if split not in dataset:
             raise ConfigError(
-                f"the dataset has {', '.join(dataset)}, but no {split!r}: name one "
-                "with split=…."
+                f"Cannot read the dataset: it has {', '.join(dataset)}, but no "
+                f"{split!r}. Name one with split=…."
             )
         if test is None:
             test = dataset.get("test")
@@ -224,10 +224,10 @@ def _schema_spec(name: str, feature: Any) -> RecordSpec:
     shape = _fixed_shape(feature)
     if shape is None:
         raise ConfigError(
-            f"the column {name!r} is {feature}, which does not state the shape of "
-            "a record: write options = {size = 32} for images or options = "
-            "{shape = 5} for numbers, or name a column of texts, "
-            'options = {record = "text"}.'
+            f"Cannot read the column {name!r}: it is {feature}, which does not state "
+            "the shape of a record. Write options = {size = 32} for images or options "
+            "= {shape = 5} for numbers, or name a column of texts, options = {record = "
+            '"text"}.'
         )
     return RecordSpec("numbers", shape)
 
@@ -274,8 +274,8 @@ def _column(
     column = next((candidate for candidate in wanted if candidate in present), "")
     if required and not column:
         raise RecordsError(
-            f"the dataset has columns {', '.join(present)}. Name the right ones: "
-            "record=…, label=…, person=…."
+            f"Cannot read the dataset: it has columns {', '.join(present)}. Name the "
+            "right ones: record=…, label=…, person=…."
         )
     return column
 
@@ -288,8 +288,8 @@ def _words(labels: Iterable[Any]) -> tuple[str, ...]:
     names = [to_name(value) for value in values]
     if None in names:
         raise RecordsError(
-            f"record {names.index(None)} of the dataset has no label. Take such "
-            "records out."
+            f"Cannot read the dataset: record {names.index(None)} has no label. Take "
+            "such records out."
         )
     return tuple(sorted({name for name in names if name is not None}))
 
@@ -300,6 +300,7 @@ def _number(position: Mapping[str, int], value: Any) -> int:
     name = to_name(value) or ""
     if name not in position:
         raise RecordsError(
-            f"the test data have the class {name!r}, which no training record has"
+            f"Cannot read the test data: they have the class {name!r}, which no "
+            "training record has. Take such records out."
         )
     return position[name]

@@ -133,9 +133,9 @@ def _mapped(file: Path) -> NDArray[Any]:
         dtype = _read_type(stream)
     if dtype.hasobject:
         raise RecordsError(
-            f"{file} is an array of Python objects, such as rows of different lengths: "
-            "save numbers, np.save(file, x.astype(np.float32)), or texts as "
-            "np.array(texts, dtype=str)"
+            f"Cannot read {file}: it is an array of Python objects, such as rows of "
+            "different lengths. Save numbers, np.save(file, x.astype(np.float32)), or "
+            "texts as np.array(texts, dtype=str)."
         )
     array: NDArray[Any] = np.load(file, mmap_mode="r")
     return array
@@ -147,8 +147,8 @@ def _own_rows(x: NDArray[Any], file: Path) -> NDArray[Any]:
         return np.array(decoded(x), dtype=object)
     if x.dtype.kind not in "biuf":
         raise RecordsError(
-            f"{file} has rows of {x.dtype}. Save numbers, uint8 images or a list of "
-            "texts."
+            f"Cannot read {file}: it has rows of {x.dtype}. Save numbers, uint8 images "
+            "or a list of texts."
         )
     return x
 
@@ -174,9 +174,9 @@ def _declared_numbers(declared: Sequence[str], names: Sequence[str]) -> Declared
     for number, name in enumerate(("False", "True")):
         if name in declared and declared.index(name) != number:
             raise ConfigError(
-                f"in arrays {name} is the label {number}, and data.classes has it "
-                "elsewhere: declare "
-                'classes = ["False", "True"] in this order, or give them other names.'
+                f"Cannot read labels: in arrays {name} is the label {number}, and "
+                'data.classes has it elsewhere. Declare classes = ["False", "True"] in '
+                "this order, or give them other names."
             )
     return DeclaredClasses.of(declared, names)
 

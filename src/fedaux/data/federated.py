@@ -182,8 +182,8 @@ def open_auxiliary(config: Config) -> Records:
         return open_data(config).aux
     if not config.aux.source:
         raise ConfigError(
-            "teachers.run_on = 'clients' needs aux.source, the public data that the "
-            "server has as well."
+            "Cannot let clients teach: teachers.run_on = 'clients' needs aux.source, "
+            "the public data that the server has as well. Name it in [aux]."
         )
     return _cached_auxiliary(config.aux).train.unlabelled()
 
@@ -225,9 +225,9 @@ def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
     if not can_be_private(data.source):
         able = ", ".join(name for name in SOURCES if accepts(name, "declared"))
         raise ConfigError(
-            f"data.source = {data.source!r} reads a published data set as a whole, in "
-            "which one record may decide on others. A site's own records can be read "
-            f"with {able}, or with your function, module:function."
+            f"Cannot read a site's records: data.source = {data.source!r} reads a "
+            "published data set as a whole, in which one record may decide on others. "
+            f"Choose {able}, or your function, module:function."
         )
     options = {"declared": classes} if accepts(data.source, "declared") else {}
     corpus = _open_corpus(data, **options)
@@ -314,9 +314,9 @@ def _refuse_other_dtype(private: Records, public: Records) -> None:
     """
     if is_text(private.x) != is_text(public.x) or private.x.dtype != public.x.dtype:
         raise ConfigError(
-            f"private records are {_dtype(private)} and auxiliary ones "
-            f"{_dtype(public)}: give both the same type, images as uint8 from 0 to "
-            "255, other numbers as float32."
+            f"Cannot use the public data: private records are {_dtype(private)} and "
+            f"auxiliary ones {_dtype(public)}. Give both the same type, images as "
+            "uint8 from 0 to 255, other numbers as float32."
         )
 
 
@@ -449,8 +449,8 @@ def _open_simulated(data: DataConfig, sites: tuple[str, ...]) -> Corpus:
         return _cached_corpus(data)
     if not accepts(data.source, "sites"):
         raise ConfigError(
-            "data.partition = 'folders' is for data.source = 'images', not "
-            f"{data.source!r}."
+            "Cannot use data.partition = 'folders': it is for data.source = 'images', "
+            f"not {data.source!r}. Choose another partition."
         )
     return _cached_corpus(data, sites=sites)
 
@@ -497,12 +497,12 @@ def _given_shares(
     """
     if corpus.site is None:
         raise ConfigError(
-            "data.partition = 'given' is for data that say which client a record "
-            f"belongs to, and {source!r} does not: name the column in `site` of a "
-            "table's schema.toml (`fedaux init table --site COLUMN`), return "
-            "Corpus(…, site=…) from your source, or in Python give a list with "
-            "one (x, y) for each client. To let fedaux split the records, set "
-            "data.partition = 'dirichlet' or 'iid', and for folders of sites 'folders'."
+            "Cannot use data.partition = 'given': it is for data that say which client "
+            f"a record belongs to, and {source!r} does not. Name the column in `site` "
+            "of a table's schema.toml (`fedaux init table --site COLUMN`), return "
+            "Corpus(…, site=…) from your source, or in Python give a list with one (x, "
+            "y) for each client. To let fedaux split the records, set data.partition = "
+            "'dirichlet' or 'iid', and for folders of sites 'folders'."
         )
     site_of = corpus.site[positions]
     shares = [np.flatnonzero(site_of == index) for index in range(len(clients))]
@@ -510,9 +510,10 @@ def _given_shares(
     empty = [name for name, size in sizes.items() if not size]
     sites = int(corpus.site.max()) + 1
     if empty or sites > len(clients):
-        nothing_left = f"; {empty[0]} has none left to train on" if empty else ""
+        nothing_left = f", and {empty[0]} has none left to train on" if empty else ""
         raise ConfigError(
-            f"data.clients = {len(clients)}, but the source distributes its records to "
-            f"{sites}{nothing_left}."
+            f"Cannot use data.clients = {len(clients)}: the source distributes its "
+            f"records to {sites}{nothing_left}. Set data.clients to the number of "
+            "clients with records."
         )
     return shares

@@ -85,7 +85,8 @@ def files_of_classes(root: Path, test: Path | None, folders: str = "") -> ImageF
     """
     require(
         folders in ("", "classes"),
-        f"data.options.folders = {folders!r} must be 'classes', or be left out.",
+        f"Cannot use data.options.folders = {folders!r}: it must be 'classes', or be "
+        "left out. Correct it.",
     )
     if not folders:
         _refuse_site_folders(root)
@@ -117,9 +118,9 @@ def files_of_sites(root: Path, test: Path | None, sites: Sequence[str]) -> Image
     present = [folder.name for folder in subfolders(root)]
     if sorted(present) != sorted(sites):
         raise ConfigError(
-            f"federation.sites = {toml_names(sites)}, but the folders with images in "
-            f"{root} are {', '.join(present)}: write sites = {toml_names(present)} "
-            "into [federation]."
+            f"Cannot assign folders to sites: federation.sites = {toml_names(sites)}, "
+            f"but the folders with images in {root} are {', '.join(present)}. Write "
+            f"sites = {toml_names(present)} into [federation]."
         )
     layout = {site: _subfolder_names(root / site) for site in sites}
     classes = _all_names(layout)
@@ -184,13 +185,12 @@ def _refuse_site_folders(root: Path) -> None:
         return
     sites = list(layout)
     raise ConfigError(
-        f"in {root}, are {_some(sites)} sites or classes? They share the "
-        f"sub-folders {_some(_all_names(layout))}. "
-        f'If they are sites, write partition = "folders" into [data] and sites = '
-        f"{toml_names(sites)} into "
-        "[federation]: one client for each, with its sub-folders as classes. If they "
-        "are classes, write "
-        'options = {folders = "classes"} into [data].'
+        f"Cannot read {root}: it is unclear whether {_some(sites)} are sites or "
+        f"classes. They share the sub-folders {_some(_all_names(layout))}. Write "
+        'options = {folders = "classes"} into [data] if they are classes. If they are '
+        'sites, write partition = "folders" into [data] and sites = '
+        f"{toml_names(sites)} into [federation]: one client for each, with its "
+        "sub-folders as classes."
     )
 
 
@@ -212,7 +212,8 @@ def subfolder(path: Path, name: str) -> Path:
     """A part of the data set, which the settings name. With no name, all of it."""
     if name and not (path / name).is_dir():
         raise ConfigError(
-            f"there is no folder {path / name}: correct split and test in data.options."
+            f"Cannot read the images: there is no folder {path / name}. Correct split "
+            "and test in data.options."
         )
     return path / name
 

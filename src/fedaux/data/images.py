@@ -210,7 +210,8 @@ def persons_from_paths(
         search = re.compile(pattern).search
     except re.error as error:
         raise ConfigError(
-            f"data.person = {pattern!r} is not a regular expression: {error}."
+            f"Cannot use data.person = {pattern!r}: it is not a regular expression "
+            f"({error}). Correct it."
         ) from error
 
     def person_of(file: Path) -> str:
@@ -226,13 +227,14 @@ def own_format(size: int | None, mode: str) -> tuple[int, int]:
     """(pixels, channels) of images at a site."""
     if not isinstance(size, int) or size < 1:
         raise ConfigError(
-            "a site's images need a size that does not depend on them: write options = "
-            "{size = 32} into [data], the pixels to which all are cropped and shrunk, "
-            "the same everywhere."
+            "Cannot read a site's images: they need a size that does not depend on "
+            "them. Write options = {size = 32} into [data], the pixels to which all "
+            "are cropped and shrunk, the same everywhere."
         )
     require(
         mode in CHANNELS,
-        f"data.options.mode = {mode!r} must be one of {', '.join(CHANNELS)}.",
+        f"Cannot use data.options.mode = {mode!r}: it must be one of "
+        f"{', '.join(CHANNELS)}. Correct it.",
     )
     return size, CHANNELS[mode]
 

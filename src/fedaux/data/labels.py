@@ -137,18 +137,20 @@ def declared_classes(data: DataConfig) -> tuple[str, ...]:
     if not data.path or not file.is_file():
         beside = f", or one a line into {file}" if data.path else ""
         raise ConfigError(
-            "the classes are not declared: write their names into [data], "
-            'classes = ["first", "second", ...], the same at the server and at every '
-            f"site{beside}."
+            "Cannot read labels: the classes are not declared. Write their names into "
+            '[data], classes = ["first", "second", ...], the same at the server and at '
+            f"every site{beside}."
         )
     classes = read_classes(file)
     require(
         bool(classes) and all(classes),
-        f"{file} must name one class a line, without an empty line between them.",
+        f"Cannot read {file}: it must name one class a line, without an empty line "
+        "between them. Correct the file.",
     )
     require(
         len(set(classes)) == len(classes),
-        f"{file}: the names of classes must differ from one another.",
+        f"Cannot read {file}: the names of classes must differ from one another. "
+        "Correct the file.",
     )
     return classes
 
@@ -184,9 +186,9 @@ def relabel_strictly(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
             names = dict(enumerate(corpus.classes))
             shown = [names.get(label, str(label)) for label in undeclared]
             raise RecordsError(
-                f"labels {', '.join(shown)} are not among the declared classes "
-                f"{', '.join(classes)}. Declare them in data.classes or classes.txt, "
-                "the same everywhere, or take such records out."
+                f"Cannot read labels: {', '.join(shown)} are not among the declared "
+                f"classes {', '.join(classes)}. Declare them in data.classes or "
+                "classes.txt, the same everywhere, or take such records out."
             )
     return relabelled
 
@@ -206,9 +208,9 @@ def named_by_numbers(corpus: Corpus, rows: Indices | slice = slice(None)) -> Cor
     unknown = np.setdiff1d(tested, numbers)
     if len(unknown):
         raise RecordsError(
-            f"the test records have the label {', '.join(map(str, unknown[:5]))}, "
-            "which no training record has. Take such records out, or declare all "
-            "classes in data.classes."
+            "Cannot read the test records: they have the label "
+            f"{', '.join(map(str, unknown[:5]))}, which no training record has. Take "
+            "such records out, or declare all classes in data.classes."
         )
     if np.array_equal(numbers, np.arange(len(numbers))):
         return replace(corpus, classes=names)

@@ -54,13 +54,13 @@ def source_of(path: Path) -> str:
         return "npy" if (path / "x.npy").is_file() else "images"
     if not path.exists():
         raise DataError(
-            f"there is no {path}: give an existing folder or file, the name of a "
-            "source, or arrays"
+            f"Cannot read the data: there is no {path}. Give an existing folder or "
+            "file, the name of a source, or arrays."
         )
     if path.suffix not in FORMAT_OF_SUFFIX:
         raise DataError(
-            f"{path} is not read by its name: files end in "
-            f"{', '.join(FORMAT_OF_SUFFIX)}. Folders hold images."
+            f"Cannot read {path}: its name does not show how. Give a file that ends in "
+            f"{', '.join(FORMAT_OF_SUFFIX)}, or a folder of images."
         )
     return FORMAT_OF_SUFFIX[path.suffix]
 
@@ -72,7 +72,8 @@ def with_test(corpus: Corpus, tested: Corpus) -> Corpus:
     extra = sorted(set(tested.classes) - set(corpus.classes))
     if extra:
         raise DataError(
-            f"test: the class {', '.join(extra[:5])} is in no training record"
+            f"Cannot read test: the class {', '.join(extra[:5])} is in no training "
+            "record. Take such records out."
         )
     if tested.classes:
         tested = relabel(tested, corpus.classes)
@@ -96,17 +97,17 @@ def as_corpus(value: Any, what: str, size: int | None = None) -> Corpus:
         return tidy(from_huggingface(value, size=size))
     if hasattr(value, "columns") and hasattr(value, "iloc"):
         raise DataError(
-            f"{what} is a DataFrame, in which nothing declares the label: give a "
-            "pair (df.drop(columns='label').to_numpy(), df['label'].to_numpy()), or "
-            "the file itself by `fedaux init table`"
+            f"Cannot read {what}: it is a DataFrame, in which nothing declares the "
+            "label. Give a pair (df.drop(columns='label').to_numpy(), "
+            "df['label'].to_numpy()), or the file itself by `fedaux init table`."
         )
     if isinstance(value, Dataset):
         return tidy(from_torch(value, size=size))
     if isinstance(value, tuple):
         if len(value) != 2:
             raise DataError(
-                f"{what}: a tuple is a pair (x, y), not {len(value)} parts. Test data "
-                "go into test=(x, y)."
+                f"Cannot read {what}: a tuple is a pair (x, y), not {len(value)} "
+                "parts. Give test data as test=(x, y)."
             )
         x = as_rows(value[0], f"{what}: x")
         y, classes = _labels(value[1], len(x), what)
@@ -128,15 +129,16 @@ def as_rows(value: Any, what: str = "records") -> NDArray[Any]:
         x = x.astype(object)
     if len(x.shape) < 1 + (not is_text(x)) or x.dtype.kind not in "OUbiuf":
         raise DataError(
-            f"{what} must be an array with one row for each record, or a list of "
-            f"texts, not {_kind(value)}"
+            f"Cannot read {what}: it must be an array with one row for each record, or "
+            f"a list of texts, not {_kind(value)}. Convert it."
         )
     if len(x) == 0:
-        raise DataError(f"{what} has no rows")
+        raise DataError(f"Cannot read {what}: it has no rows. Give at least one.")
     if x.dtype.kind == "O":
         if not texts:
             raise DataError(
-                f"{what} must be only numbers or only texts, not an array of objects"
+                f"Cannot read {what}: it must be only numbers or only texts, not an "
+                "array of objects. Convert it."
             )
         return x
     if x.dtype.kind == "f":
@@ -153,8 +155,8 @@ def _refuse_infinite(x: NDArray[Any], what: str) -> None:
     finite = np.isfinite(x).reshape(len(x), -1).all(axis=1)
     if not finite.all():
         raise DataError(
-            f"{what} has NaN or infinity in row {int(finite.argmin())}: fill it in, or "
-            "take the row out"
+            f"Cannot read {what}: it has NaN or infinity in row "
+            f"{int(finite.argmin())}. Fill it in, or take the row out."
         )
 
 
@@ -186,15 +188,15 @@ def _labels(
     """
     y = as_array(value)
     if y.ndim != 1:
-        advice = ". Take y.argmax(axis=1) of one-hot labels" * (y.ndim == 2)
+        hint = ", such as y.argmax(axis=1) of one-hot labels" * (y.ndim == 2)
         raise DataError(
-            f"{what}: y must be one label for each record, not an array of shape "
-            f"{y.shape}{advice}"
+            f"Cannot read {what}: y must be one label for each record, not an array of "
+            f"shape {y.shape}. Give one label for each record{hint}."
         )
     if len(y) != count:
         raise DataError(
-            f"{what}: x has {count} rows and y has {len(y)} labels. Give each row its "
-            "label."
+            f"Cannot read {what}: x has {count} rows and y has {len(y)} labels. Give "
+            "each row its label."
         )
     values = y.tolist()
     missing = [
@@ -202,7 +204,8 @@ def _labels(
     ]
     if missing:
         raise DataError(
-            f"{what}: y has no label in row {missing[0]}. Take such rows out."
+            f"Cannot read {what}: y has no label in row {missing[0]}. Take such rows "
+            "out."
         )
     if all(isinstance(label, str) for label in values):
         classes, labels = np.unique(y.astype(str), return_inverse=True)
@@ -212,8 +215,8 @@ def _labels(
         whole = bool((y == np.rint(y)).all())
     if not whole or min(values) < 0:
         raise DataError(
-            f"{what}: y must be whole numbers from 0 on, or names of classes, not "
-            f"{values[0]!r}, …"
+            f"Cannot read {what}: y must be whole numbers from 0 on, or names of "
+            f"classes, not {values[0]!r}, …. Convert it."
         )
     return y.astype(np.int64), ()
 
@@ -225,15 +228,15 @@ def joined(corpora: Sequence[Corpus], what: str) -> Corpus:
         rows = corpus.train
         if rows.shape != first.shape or is_text(rows.x) != is_text(first.x):
             raise DataError(
-                f"{what}: client {number} has rows of {rows.shape}, client 0 of "
-                f"{first.shape}"
+                f"Cannot read {what}: client {number} has rows of {rows.shape}, client "
+                f"0 of {first.shape}. Give all of them rows of one shape."
             )
     names = [corpus.classes for corpus in corpora]
     classes = tuple(dict.fromkeys(chain.from_iterable(names)))
     if classes and not all(names):
         raise DataError(
-            f"{what}: some clients have names of classes and others numbers. Give all "
-            "of them names."
+            f"Cannot read {what}: some clients have names of classes and others "
+            "numbers. Give all of them names."
         )
 
     if classes:

@@ -114,10 +114,10 @@ def refuse_same_source(data: DataConfig, aux: AuxConfig) -> None:
     public = Path(aux.path).expanduser().resolve()
     if public == Path(data.path).expanduser().resolve():
         raise OverlapError(
-            f"aux.path and data.path are the same, {aux.path}: the public data would "
-            "be the private records themselves. Name a folder of other, public records "
-            "in [aux], or delete aux.source and aux.path to hold some out of the "
-            "private ones."
+            "Cannot use the public data: aux.path and data.path are the same, "
+            f"{aux.path}, so the public data would be the private records themselves. "
+            "Name a folder of other, public records in [aux], or delete aux.source and "
+            "aux.path to hold some out of the private ones."
         )
 
 
@@ -128,10 +128,10 @@ def refuse_overlap(private: Records, public: Records) -> str:
     shared = shared_records(private, public)
     if not shared.by_chance:
         raise OverlapError(
-            f"of {shared.compared} records compared, {shared.count} are both in the "
-            "private data and in the auxiliary data, which is shown and sent as "
-            "public. Take them out of one of the two: aux.path must hold other, public "
-            "records."
+            f"Cannot use the public data: of {shared.compared} records compared, "
+            f"{shared.count} are both in the private data and in the auxiliary data, "
+            "which is shown and sent as public. Take them out of one of the two: "
+            "aux.path must hold other, public records."
         )
     if not shared.count:
         return ""

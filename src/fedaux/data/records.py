@@ -267,33 +267,35 @@ class RecordSpec:
             x = np.asarray(records)
         except ValueError as error:
             raise RecordsError(
-                f"this model takes {self.description}. These records are not all of "
-                "one shape."
+                f"Cannot read the records: this model takes {self.description}, and "
+                "these are not all of one shape. Give them one shape."
             ) from error
         if x.ndim == 0 or x.shape[1:] != self.shape:
-            hint = ". A single record x goes in as x[None]" * (x.shape == self.shape)
+            hint = ", and a single record x as x[None]" * (x.shape == self.shape)
             raise RecordsError(
-                f"this model takes {self.description}, not of shape {x.shape}{hint}"
+                f"Cannot read the records: this model takes {self.description}, not of "
+                f"shape {x.shape}. Give records of this shape{hint}."
             )
         if self.kind == "image":
             if x.dtype != np.uint8:
                 raise RecordsError(
-                    f"this model takes {self.description}, not {x.dtype}: "
-                    "give pixels from 0 to 255, it scales them itself"
+                    f"Cannot read the records: this model takes {self.description}, "
+                    f"not {x.dtype}. Give pixels from 0 to 255, which it scales itself."
                 )
             return x
         if x.dtype.kind not in "fiub":
             raise RecordsError(
-                f"this model takes numbers, not {x.dtype}. Convert them with "
-                ".astype('float32')."
+                f"Cannot read the records: this model takes numbers, not {x.dtype}. "
+                "Convert them with .astype('float32')."
             )
         with np.errstate(over="ignore"):
             rows = x.astype(np.float32)
         finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
         if not finite.all():
             raise RecordsError(
-                f"record {int(finite.argmin())} has a number that is missing, infinite "
-                "or beyond float32"
+                f"Cannot read the records: record {int(finite.argmin())} has a number "
+                "that is missing, infinite or beyond float32. Correct it, or take the "
+                "record out."
             )
         return rows
 
@@ -301,13 +303,14 @@ class RecordSpec:
 def _texts(records: Any) -> NDArray[Any]:
     if isinstance(records, str):
         raise RecordsError(
-            "this model takes a list of texts. A single text goes in as [text]."
+            "Cannot read the records: this model takes a list of texts. Give a single "
+            "text as [text]."
         )
     texts = list(records)
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise RecordsError(
-                f"this model takes a list of texts. Record {index} is a "
-                f"{type(text).__name__}."
+                "Cannot read the records: this model takes a list of texts, and record "
+                f"{index} is a {type(text).__name__}. Convert it."
             )
     return np.array(texts, dtype=object)

@@ -86,13 +86,15 @@ def _channels_last(x: NDArray[Any]) -> NDArray[Any]:
 
 def _stacked(rows: Sequence[Any]) -> NDArray[Any]:
     if not rows:
-        raise RecordsError("the dataset is empty. Check the split.")
+        raise RecordsError(
+            "Cannot read the dataset: the dataset is empty. Check the split."
+        )
     if isinstance(rows[0], str):
         return np.array(rows, dtype=object)
     if len({(row.shape, row.dtype == np.uint8) for row in rows}) > 1:
         raise RecordsError(
-            "the records are not all of one shape, or not all images. The "
-            "option size=32 crops and shrinks images."
+            "Cannot read the dataset: the records are not all of one shape, or not all "
+            "images. Set the option size=32, which crops and shrinks images."
         )
     x: NDArray[Any] = np.stack(rows)
     if x.dtype == np.uint8 and x.ndim == 3:
@@ -114,8 +116,8 @@ def chosen_spec(size: int | None, mode: str, shape: Shape | None) -> RecordSpec 
         return RecordSpec("numbers", tuple(map(int, lengths)))
     except ValueError as error:
         raise ConfigError(
-            f"shape = {shape!r} must be the numbers of a record along each axis, such "
-            "as 5."
+            f"Cannot use shape = {shape!r}: it must be the numbers of a record along "
+            "each axis, such as 5. Correct it."
         ) from error
 
 

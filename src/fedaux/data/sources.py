@@ -78,10 +78,10 @@ def open_source(name: str, path: str | Path | None = None, /, **options: Any) ->
         arguments = {"path": Path(path).expanduser(), **options}
     if "person" in arguments and not accepts(name, "person"):
         raise ConfigError(
-            f"source {name!r} does not know the person of a record: data.person = "
-            f"{arguments['person']!r} would be its argument `person`, and it takes "
-            f"{inspect.signature(source)}. Delete data.person, or choose another "
-            "source."
+            f"Cannot use data.person: source {name!r} does not know the person of a "
+            f"record. data.person = {arguments['person']!r} would be its argument "
+            f"`person`, and it takes {inspect.signature(source)}. Delete data.person, "
+            "or choose another source."
         )
     try:
         inspect.signature(source).bind(**arguments)
@@ -110,7 +110,10 @@ def naming_file(path: str | Path | None) -> Iterator[None]:
     except ValueError as error:
         if path is None or str(Path(path).expanduser()) in str(error):
             raise
-        raise RecordsError(f"{path} cannot be read: {error}") from error
+        raise RecordsError(
+            f"Cannot read {path}: {str(error).rstrip('.')}. Correct the file, or name "
+            "another one."
+        ) from error
 
 
 def tidy(corpus: Corpus) -> Corpus:

@@ -110,8 +110,8 @@ def read_texts(path: Path) -> TextTable:
     lines = [line for line in lines_of(path, encoding) if line.strip()]
     if len(lines) < 2:
         raise TableError(
-            f"Cannot read {path}: it has no record. The first line must name the "
-            "columns, and each other line is a record."
+            f"Cannot read {path}: it has no record. Write the names of the columns "
+            "into the first line, and a record into each other line."
         )
     delimiter = max(DELIMITERS, key=lambda mark: len(split_line(lines[0], mark)))
     names = [name.strip() for name in split_line(lines[0], delimiter)]

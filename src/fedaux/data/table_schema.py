@@ -138,11 +138,13 @@ class TableHeader(Settings):
     def check(self) -> None:
         require(
             len(self.delimiter) == 1 and self.delimiter not in '"\n\r',
-            f"delimiter must be one character, such as ';', not {self.delimiter!r}.",
+            "Cannot read the schema: delimiter must be one character, such as a comma, "
+            f"not {self.delimiter!r}. Correct it.",
         )
         require(
             self.delimiter != self.decimal,
-            "delimiter and decimal must differ from each other.",
+            "Cannot read the schema: delimiter and decimal must differ from each "
+            "other. Correct one of them.",
         )
 
 
@@ -169,22 +171,27 @@ class TableSchema:
         header = from_table(TableHeader, parts)
         require(
             isinstance(columns, Mapping) and bool(columns),
-            "a schema needs [columns], with at least one column.",
+            "Cannot read the schema: a schema needs [columns], with at least one "
+            "column. Add it.",
         )
         made: dict[str, Column] = {}
         for name, settings in columns.items():
             require(
                 isinstance(settings, Mapping),
-                f'columns.{name} must be a table, such as {{kind = "category", …}}.',
+                f"Cannot read columns.{name}: it must be a table. Write it as in "
+                '{kind = "category", …}.',
             )
             made[name] = from_table(Column, settings, f"columns.{name}.")
             problem = made[name].problem
-            require(not problem, f"columns.{name}: {problem}.")
+            require(
+                not problem,
+                f"Cannot use columns.{name}: {problem}. Correct the schema.",
+            )
         special = {header.label: "the label", header.site: "the site"}
         for name in made.keys() & special.keys() - {""}:
             raise ConfigError(
-                f"columns.{name}: this column is {special[name]}. Take it out of "
-                "[columns]."
+                f"Cannot use columns.{name}: this column is {special[name]}. Take it "
+                "out of [columns]."
             )
         return cls(header, made, dict(dropped))
 
@@ -194,13 +201,16 @@ class TableSchema:
         file = Path(path).expanduser()
         if not file.is_file():
             raise SchemaError(
-                f"Cannot read the schema {file}: there is no such file. "
-                "`fedaux init table --data YOUR.csv --label COLUMN` writes one."
+                f"Cannot read the schema {file}: there is no such file. Run `fedaux "
+                "init table --data YOUR.csv --label COLUMN` to write one."
             )
         try:
             return cls.from_dict(tomllib.loads(file.read_text("utf-8")))
         except (ConfigError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SchemaError(f"Cannot read the schema {file}: {error}") from error
+            reason = str(error).rstrip(".")
+            raise SchemaError(
+                f"Cannot read the schema {file}: {reason}. Correct the file."
+            ) from error
 
     def to_dict(self) -> dict[str, Any]:
         """The tables of the file, without what is left at its default."""

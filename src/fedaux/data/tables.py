@@ -162,8 +162,8 @@ def column_of(file: Path, schema: TableSchema, name: str) -> list[str]:
     columns = all_columns(file, schema.header)
     if name not in columns:
         raise RecordsError(
-            f"Cannot read {file}: there is no column {name}; there is "
-            f"{', '.join(columns)}. Name one of them."
+            f"Cannot read {file}: there is no column {name}. Choose from "
+            f"{', '.join(columns)}."
         )
     return columns[name]
 

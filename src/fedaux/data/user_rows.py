@@ -52,14 +52,15 @@ class UserRecords(Records):
             if isinstance(data, (tuple, list)):
                 what = f"{len(data)} things"
             raise SettingsError(
-                f"Cannot read {what} as records. Return (x, labels), (x, labels, "
-                "people), a Dataset or a DataLoader."
+                f"Cannot read {what} as records: their form is not known. Return (x, "
+                "labels), (x, labels, people), a Dataset or a DataLoader."
             )
         loaders = [part for part in data if isinstance(part, (DataLoader, Dataset))]
         if loaders:
             raise SettingsError(
-                f"Cannot choose among {len(data)} data sets: return the one that this "
-                "client trains on, and leave test data out."
+                f"Cannot choose among {len(data)} data sets: only one can be trained "
+                "on. Return the one that this client trains on, and leave test data "
+                "out."
             )
         return cls.of(*data)
 
@@ -75,16 +76,16 @@ class UserRecords(Records):
         if len(rows) == 0 or (y is not None and y.shape != (len(rows),)):
             shape = "none" if y is None else y.shape
             raise SettingsError(
-                f"{len(rows)} rows came with labels of shape {shape}: give at least "
-                "one, each its label"
+                f"Cannot read the rows: {len(rows)} rows came with labels of shape "
+                f"{shape}. Give at least one, each its label."
             )
         if persons is None:
             return cls(rows, y)
         person = as_array(persons)
         if person.shape != (len(rows),):
             raise SettingsError(
-                f"{len(rows)} rows came with persons of shape {person.shape}: give "
-                "each row its person"
+                f"Cannot read the rows: {len(rows)} rows came with persons of shape "
+                f"{person.shape}. Give each row its person."
             )
         return cls(rows, y, person=factorize(map(name_or_nobody, person.tolist())))
 
@@ -99,8 +100,9 @@ def _check_sampler(loader: DataLoader[Any]) -> None:
     )
     if isinstance(loader.dataset, IterableDataset) or not once:
         raise SettingsError(
-            "Cannot read each record exactly once from a DataLoader with a "
-            f"{type(sampler).__name__}: return a Dataset of the client's own records."
+            f"Cannot read a DataLoader with a {type(sampler).__name__}: it may not "
+            "give each record exactly once. Return a Dataset of the client's own "
+            "records."
         )
 
 
@@ -108,13 +110,14 @@ def _columns_of(dataset: Any, collate: Callable[[list[Any]], Any]) -> Iterator[A
     """Yield the rows and the labels of a dataset, each item read separately."""
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise SettingsError(
-            f"Cannot read a {type(dataset).__name__} item by item: return a Dataset "
-            "with __len__ and __getitem__."
+            f"Cannot read a {type(dataset).__name__} item by item: it has no length or "
+            "no items. Return a Dataset with __len__ and __getitem__."
         )
     pairs = [_pair(collate([dataset[index]])) for index in range(len(dataset))]
     if not pairs:
         raise SettingsError(
-            "Cannot make a release of an empty Dataset: it has no rows."
+            "Cannot make a release of an empty Dataset: it has no rows. Return at "
+            "least one."
         )
     yield np.concatenate([row for row, _ in pairs])
     yield np.concatenate([label for _, label in pairs])
@@ -128,12 +131,13 @@ def _pair(batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         if not names or len(rows) != 1:
             raise SettingsError(
                 f"Cannot tell rows and labels among {', '.join(map(str, batch))}: "
-                "return (x, labels) from `data`."
+                "their names do not show it. Return (x, labels) from `data`."
             )
         batch = (batch[rows[0]], batch[names[0]])
     if not isinstance(batch, (tuple, list)) or len(batch) != 2:
         raise SettingsError(
-            "Cannot read items other than (row, label): return (x, labels) from `data`."
+            "Cannot read items other than (row, label): labels would be unknown. "
+            "Return (x, labels) from `data`."
         )
     row, label = batch
     return as_array(row), as_array(label).reshape(-1)

@@ -161,8 +161,8 @@ def generate_key_pair(folder: Path, replace: bool = False) -> Path:
     if (folder / "key").exists():
         if not replace:
             raise KeyExistsError(
-                f"{folder / 'key'} exists, and the server may know the site by it; "
-                "--replace makes another"
+                f"Cannot write a key: {folder / 'key'} exists, and the server may know "
+                "the site by it. Run the command with --replace to make another."
             )
         for name, old in (("key", "key.old"), ("key.pub", "key.old.pub")):
             (folder / name).replace(folder / old)
@@ -213,7 +213,8 @@ def _key_bytes(public_key: bytes) -> bytes:
         )
     except (ValueError, UnsupportedAlgorithm) as error:
         raise PublicKeyError(
-            f"this is not the public key of a site: {error}"
+            f"Cannot read the key: this is not the public key of a site ({error}). Use "
+            "the key.pub that `fedaux deploy key` has made."
         ) from error
     return base64.b64decode(line.split()[1])
 

@@ -28,7 +28,8 @@ def read_env(path: Path, needed: Sequence[str] = ("NAME", "SERVER")) -> dict[str
     """
     if not path.is_file():
         raise DeployError(
-            f"{path} is not there: name a folder that `fedaux deploy init` has written"
+            f"Cannot read the settings of a deployment: {path} is not there. Name a "
+            "folder that `fedaux deploy init` has written."
         )
     lines = [
         line.partition("=")
@@ -39,12 +40,12 @@ def read_env(path: Path, needed: Sequence[str] = ("NAME", "SERVER")) -> dict[str
     missing = [key for key in needed if not env.get(key)]
     if missing:
         raise DeployError(
-            f"{path} does not say {', '.join(missing)}: write lines such as "
-            "SERVER=example.org:8443"
+            f"Cannot use {path}: it does not say {', '.join(missing)}. Write lines "
+            "such as SERVER=example.org:8443."
         )
     if "SERVER" in needed and not env["SERVER"].rpartition(":")[2].isdigit():
         raise DeployError(
-            f"{path}: SERVER={env['SERVER']} names no port. Write "
+            f"Cannot use {path}: SERVER={env['SERVER']} names no port. Write "
             "SERVER=example.org:8443."
         )
     return env

@@ -271,7 +271,9 @@ def check_superlink(app: Any, own: Sequence[type]) -> None:
     )
     if first != list(own) or not guarded:
         raise PatchError(
-            "the SuperLink's protections are not in effect, so it is not started"
+            "Cannot start the SuperLink: the SuperLink's protections are not in "
+            "effect. Install the extra deploy of fedaux, or pip install "
+            "'flwr>=1.41,<1.43'."
         )
 
 
@@ -281,8 +283,9 @@ def check_socket(path: Path) -> None:
     """
     if not path.is_socket() or path.parent.stat().st_mode & 0o077:
         raise PatchError(
-            f"the node's local API is not at {path}, where no other user can call it: "
-            "it is not started"
+            f"Cannot start the node: the node's local API is not at {path}, where no "
+            "other user can call it. Install the extra deploy of fedaux, or pip "
+            "install 'flwr>=1.41,<1.43'."
         )
 
 
@@ -322,8 +325,8 @@ def _expect(place: str, uses: Sequence[str] = (), takes: Sequence[str] = ()) -> 
     if missing:
         installed = f"flwr {version('flwr')} and uvicorn {version('uvicorn')}"
         raise PatchError(
-            f"{place} is not as this version of fedaux expects ({', '.join(missing)}), "
-            "so its protection would have no effect and nothing is started. Installed "
-            f"are {installed}: install versions that fedaux asks for."
+            f"Cannot start: {place} is not as this version of fedaux expects "
+            f"({', '.join(missing)}), so its protection would have no effect. "
+            f"Installed are {installed}. Install versions that fedaux asks for."
         )
     return module

@@ -65,10 +65,14 @@ class Address:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]+", self.host):
             raise DeployError(
-                f"--host {self.host!r} is neither a name nor an IP address"
+                f"Cannot use --host {self.host!r}: it is neither a name nor an IP "
+                "address. Correct it."
             )
         if not 1 <= self.port <= 65535:
-            raise DeployError(f"--port must lie between 1 and 65535, not {self.port}")
+            raise DeployError(
+                f"Cannot use --port {self.port}: it must lie between 1 and 65535. "
+                "Correct it."
+            )
 
     @classmethod
     def of(cls, text: str) -> Address:
@@ -136,17 +140,20 @@ def write_layout(
     folder = folder.expanduser().absolute()
     FederationConfig(sites=tuple(sites))  # validates the names
     if not sites:
-        raise DeployError("a deployment needs sites: --site berlin --site paris")
+        raise DeployError(
+            "Cannot write a deployment: a deployment needs sites. Name them, such as "
+            "--site berlin --site paris."
+        )
     if re.search(r'["\\\x00-\x1f]', str(folder)):
         raise DeployError(
-            f"{str(folder)!r}: Flower does not accept paths with quotes, backslashes "
-            "or line breaks"
+            f"Cannot write a deployment to {str(folder)!r}: Flower does not accept "
+            "paths with quotes, backslashes or line breaks. Choose another folder."
         )
     taken = [name for name in ("ca", "server", "sites") if (folder / name).exists()]
     if taken:
         raise DeployError(
-            f"{folder} already holds a deployment ({', '.join(taken)}). Choose another "
-            "folder."
+            f"Cannot write a deployment: {folder} already holds a deployment "
+            f"({', '.join(taken)}). Choose another folder."
         )
     authority = create_authority()
     hosts = list(dict.fromkeys([address.host, address.local_host, "localhost"]))

@@ -117,9 +117,9 @@ class ControlLink:
             ask_health(self._address, self.folder / "ca.crt")
         except (httpx.HTTPError, OSError) as error:
             raise LinkError(
-                f"the server at {self._address} does not answer "
-                f"({error or type(error).__name__}). Start superlink.sh, on its own "
-                f"machine: LOCAL in {self.folder / 'server.env'} says where it is "
+                f"Cannot reach the server: the server at {self._address} does not "
+                f"answer ({error or type(error).__name__}). Start superlink.sh, on its "
+                f"own machine: LOCAL in {self.folder / 'server.env'} says where it is "
                 "looked for."
             ) from error
 
@@ -166,8 +166,9 @@ class ControlLink:
             Exception
         ) as error:  # Flower's own, those of its HTTP library, and of the system
             raise LinkError(
-                f"the server at {address} request failed: "
-                f"{error or type(error).__name__}"
+                f"Cannot ask the server at {address}: the request failed "
+                f"({error or type(error).__name__}). Look at the log of superlink.sh, "
+                "and try again."
             ) from error
         finally:
             if client is not None:

@@ -48,12 +48,13 @@ def add_site(
     server = folder / "server"
     if name in sites:
         raise DeployError(
-            f"there is a site {name} already. Use rotate-key to give it another key."
+            f"Cannot add {name}: there is a site {name} already. Use rotate-key to "
+            "give it another key."
         )
     if (folder / "sites" / name).exists():
         raise DeployError(
-            f"{folder / 'sites' / name} is there already, of a site that has left? "
-            "Move it away first."
+            f"Cannot add {name}: {folder / 'sites' / name} is there already, perhaps "
+            "of a site that has left. Move it away first."
         )
     if public_key is not None:
         _read_public_key(public_key)
@@ -104,7 +105,9 @@ def remove_site(folder: Path, name: str, link: ControlLink) -> None:
     folder = _deployment(folder)
     sites = _members(folder, name)
     if len(sites) == 1:
-        raise DeployError(f"{name} is the only site")
+        raise DeployError(
+            f"Cannot remove {name}: {name} is the only site. Add another one first."
+        )
     _unregister(link, name)
     _retire(folder / "server" / "keys" / f"{name}.pub")
     write_server_roster(folder / "server")
@@ -122,8 +125,8 @@ def rotate_key(folder: Path, name: str, public_key: Path, link: ControlLink) -> 
     _members(folder, name)
     if not public_key.is_file():
         raise DeployError(
-            f"{public_key} is not there. The site makes one with `fedaux deploy key "
-            "FOLDER --replace`."
+            f"Cannot register a key: {public_key} is not there. Ask the site for it, "
+            "which makes one with `fedaux deploy key FOLDER --replace`."
         )
     wanted = _read_public_key(public_key)
     is_known = (
@@ -160,17 +163,25 @@ def renew(
         )
     except FileNotFoundError as error:
         raise DeployError(
-            f"{home / 'ca.key'} is not there: --ca says which folder it is kept in"
+            f"Cannot renew the certificate: {home / 'ca.key'} is not there. Use --ca "
+            "to name the folder it is kept in."
         ) from error
     except (TypeError, ValueError) as error:
-        raise DeployError(f"{home / 'ca.key'} cannot be read: {error}") from error
+        raise DeployError(
+            f"Cannot renew the certificate: {home / 'ca.key'} cannot be read "
+            f"({error}). Check its password, or restore the file."
+        ) from error
     if not isinstance(key, Key):
-        raise DeployError(f"{home / 'ca.key'} is not a key of `fedaux deploy init`")
+        raise DeployError(
+            f"Cannot renew the certificate: {home / 'ca.key'} is not a key of `fedaux "
+            "deploy init`. Use --ca to name the folder with the right one."
+        )
     ca_certificate = x509.load_pem_x509_certificate((server / "ca.crt").read_bytes())
     if ca_certificate.public_key() != key.public_key():
         raise DeployError(
-            f"{home / 'ca.key'} is not the key of {server / 'ca.crt'}, which sites "
-            "trust"
+            f"Cannot renew the certificate: {home / 'ca.key'} is not the key of "
+            f"{server / 'ca.crt'}, which sites trust. Use --ca to name the folder with "
+            "the right one."
         )
     old = x509.load_pem_x509_certificate((server / "server.pem").read_bytes())
     new = issue_server_certificate(IssuedCertificate(ca_certificate, key), old, days)
@@ -183,8 +194,9 @@ def _deployment(folder: Path) -> Path:
     folder = folder.expanduser().absolute()
     if not (folder / "server" / "fedaux.toml").is_file():
         raise DeployError(
-            f"{folder} holds no deployment (server/fedaux.toml is missing). `fedaux "
-            "deploy init` writes one."
+            f"Cannot change the deployment: {folder} holds no deployment "
+            "(server/fedaux.toml is missing). Name its folder, or write one with "
+            "`fedaux deploy init`."
         )
     return folder
 
@@ -193,7 +205,10 @@ def _members(folder: Path, name: str = "") -> tuple[str, ...]:
     """Return the sites in the server's settings. `name` must be among them."""
     sites = Config.load(folder / "server" / "fedaux.toml").federation.sites
     if name and name not in sites:
-        raise DeployError(f"there is no site {name}. There are {', '.join(sites)}.")
+        raise DeployError(
+            f"Cannot find the site: there is no site {name}. Choose from "
+            f"{', '.join(sites)}."
+        )
     return sites
 
 
@@ -205,8 +220,8 @@ def _set_members(folder: Path, sites: Sequence[str]) -> None:
     document: Any = tomlkit.parse(path.read_text(encoding="utf-8"))
     if "sites" not in document.get("federation", {}):
         raise DeployError(
-            f"{path} has no `sites = [...]` below [federation]. Write "
-            f"{json.dumps(list(sites))} there."
+            f"Cannot change the sites: {path} has no `sites = [...]` below "
+            f"[federation]. Write {json.dumps(list(sites))} there."
         )
     document["federation"]["sites"] = list(sites)
     write_atomically(path, tomlkit.dumps(document).encode())
@@ -218,8 +233,8 @@ def _read_public_key(path: Path) -> str:
         return site_fingerprint(path.read_bytes())
     except (OSError, PublicKeyError) as error:
         raise DeployError(
-            f"{path} is not the key.pub that `fedaux deploy key` has made at the site: "
-            f"{error}"
+            f"Cannot register a key: {path} is not the key.pub that `fedaux deploy "
+            f"key` has made at the site ({error}). Ask the site for that file."
         ) from error
 
 
@@ -258,5 +273,6 @@ def _address(folder: Path) -> Address:
     for path in sorted((folder / "sites").glob("*/site.env")):
         return Address.of(read_env(path)["SERVER"])
     raise DeployError(
-        f"{env} does not say where sites find the server: PUBLIC=host:port"
+        f"Cannot find the server's address: {env} does not say where sites find the "
+        "server. Write PUBLIC=host:port there."
     )

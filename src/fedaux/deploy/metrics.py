@@ -69,8 +69,8 @@ def serve_metrics(read: Callable[[], Status], host: str, port: int) -> Iterator[
         server, thread = start_http_server(port, host, registry)
     except OSError as error:
         raise DeployError(
-            f"{host}:{port} cannot be listened at ({error.strerror}). Choose another "
-            "--port."
+            f"Cannot serve metrics: {host}:{port} is not available ({error.strerror}). "
+            "Choose another --port."
         ) from error
     try:
         yield f"http://{host}:{server.server_port}/metrics"

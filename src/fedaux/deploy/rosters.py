@@ -76,7 +76,10 @@ def compare_roster(site: Path, file: Path) -> RosterChange:
         old = read_roster(here)
     problem = own_problem(site, new)
     if problem:
-        raise DeployError(f"{file} is not installed: {problem}")
+        raise DeployError(
+            f"Cannot install {file}: {problem}. Ask the server for a roster with this "
+            "site's key."
+        )
     both = sorted(new.keys() & old.keys())
     return RosterChange(
         added=tuple(sorted(new.keys() - old.keys())),

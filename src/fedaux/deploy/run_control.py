@@ -109,7 +109,8 @@ class RunControl:
         runs = self._json("list", CONNECTION)
         if runs is None:
             raise LinkError(
-                "the server does not answer: start superlink.sh and superexec.sh first"
+                "Cannot start a run: the server does not answer. Start superlink.sh "
+                "and superexec.sh first."
             )
         for run in runs["runs"]:
             if run["status"] in LIVES:
@@ -119,7 +120,10 @@ class RunControl:
     def start(self, words: Sequence[str]) -> str:
         started = self._json("run", "app", CONNECTION, *words)
         if started is None or not started.get("run-id"):
-            raise LinkError("the server did not take the run")
+            raise LinkError(
+                "Cannot start a run: the server did not take the run. Look at the log "
+                "of superlink.sh."
+            )
         return str(started["run-id"])
 
     def attend(self, run: str) -> tuple[str, str]:
@@ -147,8 +151,9 @@ class RunControl:
                 silent = 0.0
             self.sleep(PAUSE)
         raise LinkError(
-            f"the server has not answered for {SILENCE_LIMIT:g} s. When it is back, "
-            f"run.sh shows run {run} again."
+            f"Cannot follow run {run}: the server has not answered for "
+            f"{SILENCE_LIMIT:g} s. Start run.sh again when it is back, and it shows "
+            "this run."
         )
 
     def _json(self, *words: str) -> dict[str, Any] | None:

@@ -32,13 +32,13 @@ def parse_paths(words: Sequence[str], sites: Sequence[str]) -> dict[str, str]:
         name, equals, path = word.partition("=")
         if not equals or not path or name in paths:
             raise DeployError(
-                f"--data {word}: write --data NAME=PATH, once for each site, such as "
-                "--data berlin=scans"
+                f"Cannot read --data {word}: it is not NAME=PATH. Write --data "
+                "NAME=PATH, once for each site, such as --data berlin=scans."
             )
         if name not in sites:
             raise DeployError(
-                f"--data {word}: {name} is not among the sites {', '.join(sites)}. "
-                "Correct the name."
+                f"Cannot use --data {word}: {name} is not among the sites "
+                f"{', '.join(sites)}. Correct the name."
             )
         paths[name] = path
     return paths
@@ -66,8 +66,9 @@ def with_own_data(
         return base, dict.fromkeys(sites, base)
     if not base.aux.source:
         raise DeployError(
-            "the config holds public data out of the private records. Real sites need "
-            "public data of their own: name it in [aux], source and path."
+            "Cannot write a deployment: the config holds public data out of the "
+            "private records, and real sites need public data of their own. Name it in "
+            "[aux], source and path."
         )
     root = Path(base.data.path)
     folders = {
@@ -77,8 +78,8 @@ def with_own_data(
     if missing and base.data.path:
         words = " ".join(f"--data {name}=PATH" for name in missing)
         raise DeployError(
-            f"which records does each site have? {base.data.path} cannot be those of "
-            f"all: add {words}"
+            f"Cannot assign records to sites: {base.data.path} cannot be those of all. "
+            f"Add {words}."
         )
     _refuse_shared({**folders, "the server's test data": test})
     classes = base.data.classes or _classes(base, list(folders.values()), test)
@@ -141,8 +142,9 @@ def _refuse_shared(paths: Mapping[str, str]) -> None:
         contains = resolved[second].is_relative_to(resolved[first])
         if within or contains:
             raise DeployError(
-                f"{paths[first]} of {first} and {paths[second]} of {second} are the "
-                "same records, or contain them: name a separate folder for each"
+                f"Cannot assign records to sites: {paths[first]} of {first} and "
+                f"{paths[second]} of {second} are the same records, or contain them. "
+                "Name a separate folder for each."
             )
 
 
@@ -170,8 +172,8 @@ def _classes(base: Config, paths: Sequence[str], test: str) -> tuple[str, ...]:
         classes = named_by_numbers(corpus).classes
     if not classes:
         raise DeployError(
-            "the classes cannot be read from these folders: write them into [data], "
-            'classes = ["first", "second"]'
+            "Cannot read the classes: these folders do not show them. Write them into "
+            '[data], classes = ["first", "second"].'
         )
     return classes
 

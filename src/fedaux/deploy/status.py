@@ -146,8 +146,9 @@ def server_folder(folder: Path) -> Path:
         if (candidate / "server.env").is_file():
             return candidate
     raise DeployError(
-        f"{folder} is neither a server's folder nor that of a deployment (there is no "
-        "server.env). `fedaux deploy init` writes one."
+        f"Cannot show the status: {folder} is neither a server's folder nor that of a "
+        "deployment (there is no server.env). Name one that `fedaux deploy init` has "
+        "written."
     )
 
 

@@ -82,7 +82,8 @@ def evaluate_model(
         predictions.add(block, model.predict(block.records))
     if not predictions.labels:
         raise RecordsError(
-            f"{path}: not one of {len(reader.skipped)} files can be read as an image"
+            f"Cannot evaluate {path}: not one of {len(reader.skipped)} files can be "
+            "read as an image. Give images, such as .png or .jpg."
         )
     return predictions.evaluate(model.classes, reader.skipped)
 
@@ -200,8 +201,8 @@ def _are_classes(folders: Sequence[Path], classes: tuple[str, ...]) -> bool:
 
 def _wrong_folders(path: Path, problem: str, classes: tuple[str, ...]) -> RecordsError:
     return RecordsError(
-        f"{path} has {problem}. Give one folder per class "
-        f"({', '.join(classes[:10])}), or one per site with these in it"
+        f"Cannot evaluate {path}: it has {problem}. Give one folder per class "
+        f"({', '.join(classes[:10])}), or one per site with these in it."
     )
 
 
@@ -212,8 +213,8 @@ def _rows(
     suffix = ".npy" if path.is_dir() else suffix_of(path)
     if suffix not in (*ARRAYS, *TABLES):
         raise RecordsError(
-            f"{path}: give a folder of images, {', '.join((*ARRAYS, *TABLES))} with "
-            "labels"
+            f"Cannot evaluate {path}: labels are needed. Give a folder of images, "
+            f"{', '.join((*ARRAYS, *TABLES))} with labels."
         )
     if reader.schema is not None and suffix in SCHEMA_TABLES:
         source = table(path, reader.schema)

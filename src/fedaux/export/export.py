@@ -47,8 +47,9 @@ def export_model(
     state = RunState.load(run)
     if state.round < state.config.rounds:
         raise StateError(
-            f"{run} has finished {state.round} of {state.config.rounds} rounds. "
-            f"Continue with `fedaux resume {run}` and export it then."
+            f"Cannot export {run}: it has finished {state.round} of "
+            f"{state.config.rounds} rounds. Continue with `fedaux resume {run}` and "
+            "export it then."
         )
     return write_models(state, run / "model" if out is None else Path(out), onnx)
 

@@ -69,7 +69,10 @@ class InputReader:
             except FedauxError:
                 raise
             except (ValueError, EOFError, csv.Error, zipfile.BadZipFile) as error:
-                raise RecordsError(f"{path} cannot be read: {error}") from error
+                raise RecordsError(
+                    f"Cannot read {path}: {str(error).rstrip('.')}. Correct the file, "
+                    "or name another one."
+                ) from error
 
     def total(self, paths: Iterable[Path]) -> int | None:
         """How many records there are, or None where only reading tells."""
@@ -86,7 +89,7 @@ class InputReader:
     def _reader(self, path: Path) -> Callable[[Path], Iterator[NamedBlock]]:
         if not path.exists():
             raise RecordsError(
-                f"there is no file or folder {path}. Give "
+                f"Cannot read records: there is no file or folder {path}. Give "
                 f"{TAKES[self.record_spec.kind]}."
             )
         kind = self.record_spec.kind
@@ -105,15 +108,16 @@ class InputReader:
                 f".csv or .parquet with the columns {', '.join(self.schema.columns)}"
             )
         raise RecordsError(
-            f"{path}: this model takes {self.record_spec.description}. Give {takes}."
+            f"Cannot read {path}: this model takes {self.record_spec.description}. "
+            f"Give {takes}."
         )
 
     def _images(self, path: Path) -> Iterator[NamedBlock]:
         files = list_images(path) if path.is_dir() else [path]
         if not files:
             raise RecordsError(
-                f"there is not one image in {path}. The endings known are "
-                f"{', '.join(sorted(SUFFIXES))}."
+                f"Cannot read {path}: there is not one image in it. Give files that "
+                f"end in {', '.join(sorted(SUFFIXES))}."
             )
         yield from self.images(files, strict=self.strict or not path.is_dir())
 
@@ -142,21 +146,24 @@ class InputReader:
         height, width, channels = self.record_spec.shape
         if channels not in MODE_OF_CHANNELS:
             raise RecordsError(
-                f"{file}: this model takes images of {channels} channels, which only "
-                "arrays (.npy) have"
+                f"Cannot read {file}: this model takes images of {channels} channels, "
+                "which only arrays have. Give an .npy file."
             )
         try:
             with Image.open(file) as opened:
                 image: Image.Image = opened.convert(MODE_OF_CHANNELS[channels])
         except UNREADABLE as error:
-            message = f"{file} cannot be read as an image ({error})"
+            message = (
+                f"Cannot read {file} as an image: {str(error).rstrip('.')}. Give "
+                "another file, or leave it out."
+            )
             raise UnreadableError(message) from error
         if image.size != (width, height):
             if not self.resize:
                 size = f"{image.width}×{image.height}"
                 raise RecordsError(
-                    f"{file} has {size} pixels, this model takes {width}×{height}. "
-                    "--resize makes it fit"
+                    f"Cannot read {file}: it has {size} pixels, and this model takes "
+                    f"{width}×{height}. Use --resize to make it fit."
                 )
             image = ImageOps.fit(image, (width, height), Image.Resampling.BOX)
         return np.asarray(image, dtype=np.uint8).reshape(self.record_spec.shape)
@@ -216,8 +223,8 @@ def _array(path: Path) -> NDArray[Any]:
         names = list(archive.files)
         if len(names) != 1 and "x" not in names:
             raise RecordsError(
-                f"{path} has arrays {', '.join(names)}. Call the one to be classified "
-                "x."
+                f"Cannot read {path}: it has arrays {', '.join(names)}. Call the one "
+                "to be classified x."
             )
         name = "x" if "x" in names else names[0]
         array: NDArray[Any] = archive[name]

@@ -193,7 +193,7 @@ class Model:
             if isinstance(error, KeyError):
                 reason = f"no {error}"
             raise ModelError(
-                f"the model in {folder} cannot be read: {reason}"
+                f"Cannot load the model in {folder}: {reason}. Export the run again."
             ) from error
         return cls(place_by_settings(network.eval(), device, precision, shape), card)
 
@@ -264,15 +264,18 @@ def find_model(folder: Path) -> Path:
         return models[0]
     if models:
         names = ", ".join(map(str, models))
-        raise ModelError(f"{folder} holds several models, choose one of {names}")
+        raise ModelError(
+            f"Cannot load a model: {folder} holds several models. Choose one of "
+            f"{names}."
+        )
     if (folder / STATE_FILE).is_file():
         raise ModelError(
-            f"{folder} is a run that was not exported yet. Do so with `fedaux export "
-            f"{folder}`."
+            f"Cannot load a model: {folder} is a run that was not exported yet. Run "
+            f"`fedaux export {folder}`."
         )
     raise ModelError(
-        f"{folder} holds no model ({CARD} is missing). `fedaux export RUN` makes one "
-        "of a finished run."
+        f"Cannot load a model: {folder} holds no model ({CARD} is missing). Run "
+        "`fedaux export RUN` to make one of a finished run."
     )
 
 
@@ -282,13 +285,14 @@ def read_card(folder: Path) -> Card:
         card = json.loads((folder / CARD).read_bytes())
     except ValueError as error:
         raise ModelError(
-            f"{folder / CARD} is damaged ({error}). Export the run again."
+            f"Cannot load the model: {folder / CARD} is damaged ({error}). Export the "
+            "run again."
         ) from error
     version = card.get("format") if isinstance(card, dict) else None
     if version != FORMAT:
         raise ModelError(
-            f"{folder / CARD} was written by another version of fedaux (format "
-            f"{version}, not {FORMAT})"
+            f"Cannot load the model: {folder / CARD} was written by another version of "
+            f"fedaux (format {version}, not {FORMAT}). Export the run again."
         )
     return dict(card)
 

@@ -58,9 +58,9 @@ def check_onnx_support(record_spec: RecordSpec) -> None:
     """Raise if the records are text or the packages are not installed."""
     if record_spec.kind == "text":
         raise OnnxError(
-            "text cannot be exported as ONNX: the network itself turns text into "
-            "tokens, which a graph of tensors cannot do. Export without --onnx and use "
-            "fedaux.export.model.Model."
+            "Cannot write ONNX: text cannot be exported, because the network itself "
+            "turns text into tokens, which a graph of tensors cannot do. Export "
+            "without --onnx and use fedaux.export.model.Model."
         )
     try:
         for name in ("onnx", "onnxscript", "onnxruntime"):
@@ -122,9 +122,9 @@ def _export(served: ServingModule, input_name: str, example: NDArray[Any]) -> An
     except Exception as error:  # a user's network may fail in any way
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise OnnxError(
-            f"this network cannot be written as ONNX ({reason[0]}). Export without "
-            "--onnx, or make it a network that torch.export can follow: no Python "
-            "decisions that depend on values or on the size of a batch."
+            f"Cannot write ONNX: this network cannot be exported ({reason[0]}). Export "
+            "without --onnx, or make it a network that torch.export can follow: no "
+            "Python decisions that depend on values or on the size of a batch."
         ) from error
     assert program is not None
     return program.model_proto
@@ -152,8 +152,8 @@ def _compare(
             # so written, NaN is refused
             if not difference <= TOLERANCE * largest:
                 raise OnnxError(
-                    f"the ONNX graph differs from the network by {worst:.3g} on random "
-                    "records, so it was not written. Export without --onnx, and please "
+                    "Cannot write ONNX: the ONNX graph differs from the network by "
+                    f"{worst:.3g} on random records. Export without --onnx, and please "
                     "report it with the name of the prototype."
                 )
     return worst

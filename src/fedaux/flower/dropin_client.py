@@ -73,8 +73,9 @@ def add_release_handler(
         settings = from_code.at(context)
         if order.scorer != settings.privacy.scorer:
             raise OrderError(
-                f"the order asks for the scorer {order.scorer!r}, this client has "
-                f"{settings.privacy.scorer!r}"
+                "Cannot make a release: the order asks for the scorer "
+                f"{order.scorer!r}, this client has {settings.privacy.scorer!r}. Set "
+                "the same scorer at the server and at every client."
             )
 
         @cache
@@ -100,8 +101,9 @@ class ClientSettings:
     def __post_init__(self) -> None:
         if self.privacy.private_training:
             raise SettingsError(
-                "private_training has no effect here, where the app trains itself: "
-                "leave it out. The apps of fedaux can train privately."
+                "Cannot make a client: private_training has no effect here, where the "
+                "app trains itself. Leave it out. The apps of fedaux can train "
+                "privately."
             )
 
     def at(self, context: Context) -> ClientSettings:
@@ -128,8 +130,8 @@ def _absolute(folder: str | Path) -> Path:
     path = Path(folder).expanduser()
     if not path.is_absolute():
         raise SettingsError(
-            f"vault = {str(folder)!r} must be an absolute path, or begin with ~: "
-            "Flower runs apps from folders that come and go, and a client that forgets "
-            "its release would make another"
+            f"Cannot make a client: vault = {str(folder)!r} must be an absolute path, "
+            "or begin with ~, because Flower runs apps from folders that come and go, "
+            "and a client that forgets its release would make another. Correct it."
         )
     return path

@@ -29,13 +29,13 @@ def write_app(folder: Path) -> list[Path]:
     module = name.replace("-", "_")
     if not module.isidentifier():
         raise NewAppError(
-            f"{folder.name!r} makes no name of a Python package: begin it with a "
-            "letter."
+            f"Cannot name an app {folder.name!r}: it makes no name of a Python "
+            "package. Begin it with a letter."
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise NewAppError(
-            f"{folder} is already there and not empty. Name a new folder: `fedaux new "
-            f"{folder.name}-2`."
+            f"Cannot write an app: {folder} is already there and not empty. Name a new "
+            f"folder: `fedaux new {folder.name}-2`."
         )
     paths = []
     for file, template in {**_FILES, f"{module}.py": "module.py.txt"}.items():

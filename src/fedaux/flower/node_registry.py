@@ -111,8 +111,8 @@ class NodeRegistry:
             return nodes
         missing = [client for client in self._expected if client not in nodes]
         raise MissingSitesError(
-            f"{len(nodes)} of {len(self._expected)} clients connected within "
-            f"{timeout:g} s, and federation.quorum asks for {minimum}. Missing: "
+            f"Cannot begin: {len(nodes)} of {len(self._expected)} clients connected "
+            f"within {timeout:g} s, and federation.quorum asks for {minimum}. Missing: "
             f"{', '.join(missing[:10])}. Start their SuperNodes, or raise "
             "federation.connect_timeout."
         )

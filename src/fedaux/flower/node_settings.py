@@ -39,10 +39,9 @@ def open_site(context: Context) -> Site:
         vault = folder / "clients"
     else:
         raise SettingsError(
-            "this node has no settings. Start its SuperNode with "
-            "--node-config "
-            '\'config="/path/site.toml" vault="/path/vault" clients="NAME"\'; '
-            "`fedaux deploy init` writes the command"
+            "Cannot answer: this node has no settings. Start its SuperNode with "
+            '--node-config \'config="/path/site.toml" vault="/path/vault" '
+            'clients="NAME"\', the command that `fedaux deploy init` writes.'
         )
     named = (
         settings["clients"].split(",")
@@ -68,14 +67,14 @@ def run_settings(context: Context) -> tuple[Config, Path]:
     settings = context.run_config
     if "config" not in settings or "out" not in settings:
         raise SettingsError(
-            "the run needs config, a TOML file, and out, a folder: "
-            '--run-config \'config="…" out="…"\''
+            "Cannot run: the run needs config, a TOML file, and out, a folder. Add "
+            '--run-config \'config="…" out="…"\'.'
         )
     folder = Path(str(settings["out"]))
     if not folder.is_absolute():
         raise SettingsError(
-            f"out = {str(folder)!r} must be an absolute path: Flower runs apps from another "
-            "folder"
+            f"Cannot run: out = {str(folder)!r} must be an absolute path, because "
+            "Flower runs apps from another folder. Correct it."
         )
     overrides = tuple(
         text.strip() for text in str(settings.get("set", "")).split(";") if text.strip()

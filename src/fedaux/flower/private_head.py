@@ -111,8 +111,8 @@ class PrivateHead(ReleaseStrategy):
         layer = self._model.get_submodule(head)
         if not isinstance(layer, nn.Linear) or layer.bias is None:
             raise SettingsError(
-                f"head = {head!r} is a {type(layer).__name__}: name the last "
-                "nn.Linear, with a bias"
+                f"Cannot use head = {head!r}: it is a {type(layer).__name__}. Name the "
+                "last nn.Linear, with a bias."
             )
         self._head = layer
         self._asked = 0

@@ -97,9 +97,9 @@ def first_state(server: Server, label: str, keep: Path | None) -> RunState:
             load_state(extractor, kept["extractors"][label])
         except ValueError as error:
             raise QuestionMismatchError(
-                f"keep = {str(keep)!r} is of another model: name another file. To the "
-                "clients that is another question, which they answer if their "
-                "epsilon_total allows it."
+                f"Cannot use keep = {str(keep)!r}: it is of another model. Name "
+                "another file. To the clients that is another question, which they "
+                "answer if their epsilon_total allows it."
             ) from error
         if any(
             not np.array_equal(own_weights[name], array)
@@ -154,8 +154,8 @@ class ReleaseStrategy(FedAvg):
         width = predict(self._model, rows.take(np.arange(min(2, len(rows))))).shape[1:]
         if width != (classes,):
             raise SettingsError(
-                f"classes = {classes}, but {type(model).__name__} gives {width} "
-                "numbers for a row"
+                f"Cannot use classes = {classes}: {type(model).__name__} gives {width} "
+                "numbers for a row. Correct one of them."
             )
         extractor = UserExtractor(self._model, features)
         self.server = _server(config, self._model, extractor, rows, classes)
@@ -196,10 +196,10 @@ class ReleaseStrategy(FedAvg):
         }
         if {name: array.shape for name, array in self._sent.items()} != shapes:
             raise SettingsError(
-                f"the arrays of round {server_round} are not those of "
-                f"{type(self._model).__name__}: start with initial_arrays = "
+                f"Cannot continue: the arrays of round {server_round} are not those of "
+                f"{type(self._model).__name__}. Start with initial_arrays = "
                 "ArrayRecord(model.state_dict()), of the model that "
-                f"{type(self).__name__} was given"
+                f"{type(self).__name__} was given."
             )
         self._model.load_state_dict(arrays.to_torch_state_dict())
         self.state = replace(
@@ -257,11 +257,11 @@ def _no_release(failures: list[Failure]) -> FedauxError:
     """
     if all(_is_spent(failure) for failure in failures):
         return BudgetExhaustedError(
-            f"all {len(failures)} clients refuse to make a release: "
-            f"{Refusal.BUDGET.description}. They have answered another question "
+            f"Cannot continue: all {len(failures)} clients refuse to make a release "
+            f"({Refusal.BUDGET.description}). They have answered another question "
             "before: another network, other weights, other public data or another "
-            "scorer. Give `keep` the file of the run that they have answered, or "
-            "let their owners raise epsilon_total"
+            "scorer. Give `keep` the file of the run that they have answered, or let "
+            "their owners raise epsilon_total."
         )
     reasons = "; ".join(
         f"node {failure.client} has {failure.reason[:MAX_REASON]}"
@@ -269,8 +269,8 @@ def _no_release(failures: list[Failure]) -> FedauxError:
     )
     return NoReleaseError(
         f"Cannot continue: none of {len(failures)} clients has made a release, so none "
-        f"would teach ({reasons}). Look at the log of a client for its reason, mend "
-        "it, and start the run again: nothing is trained yet."
+        f"would teach ({reasons}). Look at the log of a client for its reason, fix it, "
+        "and start the run again: nothing is trained yet."
     )
 
 

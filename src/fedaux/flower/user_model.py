@@ -40,9 +40,10 @@ def _named(name: str) -> FeaturesOf:
             part = attrgetter(name)(model)
         except AttributeError as error:
             raise SettingsError(
-                f"features = {name!r} names nothing in {type(model).__name__}: give "
-                "the name of the layer or method that returns the features, a function "
-                'of (model, x), or input_of("NAME") with that of the last layer'
+                f"Cannot compute features: features = {name!r} names nothing in "
+                f"{type(model).__name__}. Give the name of the layer or method that "
+                'returns the features, a function of (model, x), or input_of("NAME") '
+                "with that of the last layer."
             ) from error
         output: Tensor = part(x)
         return output
@@ -68,8 +69,8 @@ def input_of(layer: str) -> FeaturesOf:
         except AttributeError as error:
             names = ", ".join(name for name, _ in model.named_children())
             raise SettingsError(
-                f"input_of({layer!r}): {type(model).__name__} has {names}, and no such "
-                "layer"
+                f"Cannot compute features: input_of({layer!r}) is not in "
+                f"{type(model).__name__}, which has {names}. Name one of its layers."
             ) from error
         return inputs_of(last, model, x)[1][-1]
 

@@ -34,7 +34,11 @@ def check_order(order: EveryOrder) -> None:
     for field in fields_of(type(order)):
         problem = _problem(field, order, getattr(order, field.name))
         if problem:
-            raise OrderError(f"{type(order).__name__}.{field.name} must be {problem}")
+            raise OrderError(
+                f"Cannot read the order: {type(order).__name__}.{field.name} must be "
+                f"{problem}. Install the same version of fedaux at the server and the "
+                "sites."
+            )
 
 
 def check_reply(order: Order, reply: Answer) -> None:

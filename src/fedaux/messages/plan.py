@@ -61,7 +61,8 @@ class Ask:
         if self.kind not in kinds:
             raise OrderError(
                 f"Cannot read the plan of the run: it asks for {self.kind!r}, which is "
-                "not known here."
+                "not known here. Install the same version of fedaux at the server and "
+                "the sites."
             )
         _check("at_most", Number(1, 2**31), self.at_most)
         declared = {
@@ -73,7 +74,8 @@ class Ask:
         if not needed <= set(self.facts) <= set(declared):
             raise OrderError(
                 f"Cannot read the plan of the run: orders to {self.kind} have the "
-                f"facts {', '.join(declared)}, not {', '.join(self.facts)}."
+                f"facts {', '.join(declared)}, not {', '.join(self.facts)}. Install "
+                "the same version of fedaux at the server and the sites."
             )
         for name, value in self.facts.items():
             kind = (
@@ -135,7 +137,8 @@ class RunPlan:
             OverflowError,
         ) as error:
             raise OrderError(
-                "Cannot read the plan of the run: it is not of this version of fedaux."
+                "Cannot read the plan of the run: it is not of this version of fedaux. "
+                "Install the same version at the server and the sites."
             ) from error
 
     def to_json(self) -> str:
@@ -186,7 +189,8 @@ def _check(name: str, kind: Type, value: Any) -> None:
     problem = kind.problem(value)
     if problem:
         raise OrderError(
-            f"Cannot read the plan of the run: its {name} must be {problem}."
+            f"Cannot read the plan of the run: its {name} must be {problem}. Install "
+            "the same version of fedaux at the server and the sites."
         )
 
 

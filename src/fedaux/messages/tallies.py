@@ -126,7 +126,10 @@ class Tally:
 
 
 def _refusal(why: str) -> OrderError:
-    return OrderError(f"Cannot count what the order asks for: {why}.")
+    return OrderError(
+        f"Cannot count what the order asks for: {why}. Install the same version of "
+        "fedaux at the server and the sites."
+    )
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,8 @@ class Ridge(AnalyticHead):
     def __post_init__(self) -> None:
         require(
             self.penalty >= 0,
-            f"method_options.penalty must not be negative, and is {self.penalty}.",
+            "Cannot use these settings: method_options.penalty must not be negative, "
+            f"and is {self.penalty}. Correct it.",
         )
 
     def head(self, sums: FeatureMoments, covariance: PublicCovariance) -> Head:

@@ -34,11 +34,13 @@ class FedAdam(Hooks):
             value = getattr(self, name)
             require(
                 0 <= value < 1,
-                f"method_options.{name} must be at least 0 and below 1, not {value}.",
+                f"Cannot use these settings: method_options.{name} must be at least 0 "
+                f"and below 1, not {value}. Correct it.",
             )
         require(
             self.server_lr > 0 and self.tau > 0,
-            "method_options.server_lr and method_options.tau must be above 0.",
+            "Cannot use these settings: method_options.server_lr and "
+            "method_options.tau must be above 0. Correct them.",
         )
 
     def server_state(self, theta: ModelVector) -> Arrays:

@@ -26,11 +26,13 @@ class FedAvgM(Hooks):
     def __post_init__(self) -> None:
         require(
             0 <= self.beta < 1,
-            f"method_options.beta must be at least 0 and below 1, not {self.beta}.",
+            "Cannot use these settings: method_options.beta must be at least 0 and "
+            f"below 1, not {self.beta}. Correct it.",
         )
         require(
             self.server_lr > 0,
-            f"method_options.server_lr must be above 0, not {self.server_lr}.",
+            "Cannot use these settings: method_options.server_lr must be above 0, not "
+            f"{self.server_lr}. Correct it.",
         )
 
     def server_state(self, theta: ModelVector) -> Arrays:

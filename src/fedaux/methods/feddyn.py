@@ -41,7 +41,9 @@ class FedDyn(Hooks):
 
     def __post_init__(self) -> None:
         require(
-            self.alpha > 0, f"method_options.alpha must be above 0, not {self.alpha}."
+            self.alpha > 0,
+            "Cannot use these settings: method_options.alpha must be above 0, not "
+            f"{self.alpha}. Correct it.",
         )
 
     def server_state(self, theta: ModelVector) -> Arrays:

@@ -41,7 +41,8 @@ class Scaffold(Hooks):
     def __post_init__(self) -> None:
         require(
             self.server_lr > 0,
-            f"method_options.server_lr must be above 0, not {self.server_lr}.",
+            "Cannot use these settings: method_options.server_lr must be above 0, not "
+            f"{self.server_lr}. Correct it.",
         )
 
     def server_state(self, theta: ModelVector) -> Arrays:

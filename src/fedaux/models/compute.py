@@ -106,8 +106,8 @@ def find_device(name: str) -> torch.device:
         missing = (device.index or 0) >= torch.cuda.device_count()
     if missing:
         raise DeviceError(
-            f"this machine has no device {name!r}, only {', '.join(present)}: set "
-            "device = 'auto'"
+            f"Cannot use device = {name!r}: this machine has only "
+            f"{', '.join(present)}. Set device = 'auto'."
         )
     return device
 

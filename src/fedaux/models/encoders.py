@@ -460,8 +460,9 @@ def _library(name: str, extra: str = "") -> Any:
     except RuntimeError as error:
         # its operators are compiled for another build of torch
         raise MissingPackageError(
-            f"torchvision was built for another torch ({error}): pip install "
-            f"torchvision --index-url {CPU_WHEELS}, or the index of your torch"
+            "Cannot use torchvision: torchvision was built for another torch "
+            f"({error}). Run pip install torchvision --index-url {CPU_WHEELS}, or the "
+            "index of your torch."
         ) from error
     if name == "transformers":
         library.logging.set_verbosity_error()

@@ -320,8 +320,8 @@ def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     name = type(network).__name__
     if not isinstance(network, nn.Module):
         raise UnsupportedNetworkError(
-            f"the model is {name}, not a torch.nn.Module: give a class, or a function "
-            "that makes one"
+            f"Cannot use the model: it is {name}, not a torch.nn.Module. Give a class, "
+            "or a function that makes one."
         )
     modules = dict(network.named_modules())
     linear = [path for path in modules if isinstance(modules[path], nn.Linear)]
@@ -331,7 +331,8 @@ def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     )
     if not linear or not shape:
         raise UnsupportedNetworkError(
-            f"where do the features of {name} end? Please {advice}"
+            f"Cannot find the features of {name}: no layer shows where they end. "
+            f"Please {advice}."
         )
     path = linear[-1]
     last = modules[path]
@@ -347,8 +348,8 @@ def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
         network.train(training)
     if not whole:
         raise UnsupportedNetworkError(
-            f"{name} does not return the output of its last linear layer, {path}: "
-            f"{advice}"
+            f"Cannot find the features of {name}: it does not return the output of its "
+            f"last linear layer, {path}. Please {advice}."
         )
     parent, _, leaf = path.rpartition(".")
     setattr(network.get_submodule(parent), leaf, nn.Identity())

@@ -173,8 +173,8 @@ class BudgetStore:
             missing = known_entries - there
             if missing < 1:
                 raise BudgetError(
-                    f"{self.folder} has {there} entries: of {known_entries}, none is "
-                    "missing"
+                    f"Cannot write off entries: {self.folder} has {there} entries, and "
+                    f"of {known_entries}, none is missing. Leave the account as it is."
                 )
             target = (privacy.epsilon_budget, privacy.delta, privacy.adjacency)
             before = [entry.mechanism for entry in entries]
@@ -217,10 +217,10 @@ class BudgetStore:
             self.folder, known_entries, signature
         ):
             raise BudgetError(
-                f"{self.folder / FILE} has {count} entries, but the "
-                f"server has recorded {known_entries}: this is an old copy of the "
-                "account. Put the newest one back. Until then nothing is sent. If "
-                "there is none: `fedaux deploy write-off --help`."
+                f"Cannot use the account: {self.folder / FILE} has {count} entries, "
+                f"but the server has recorded {known_entries}, so this is an old copy "
+                "of the account. Put the newest one back. Until then nothing is sent. "
+                "If there is none: `fedaux deploy write-off --help`."
             )
         create_key(self.folder)
 
@@ -250,10 +250,10 @@ class BudgetStore:
             sent = "all of these that this client ever sent"
         spent = self._total(counted)
         raise BudgetError(
-            f"{what} is refused: with it, {sent} would cost "
-            f"ε = {round_up(total)} at δ = {self.privacy.delta:g}, and its owner "
-            f"allows {cap:g}. So far it is {round_up(spent)}, and every entry is in "
-            f"{self.folder / FILE}. Only the owner can allow more, by "
+            f"Cannot answer: {what} is refused, because with it {sent} would cost ε = "
+            f"{round_up(total)} at δ = {self.privacy.delta:g}, and its owner allows "
+            f"{cap:g}. So far it is {round_up(spent)}, and every entry is in "
+            f"{self.folder / FILE}. Ask the owner, who can allow more by "
             "privacy.epsilon_total in the settings."
         )
 

@@ -131,8 +131,9 @@ def read_account(
         return dict(header), [Entry.of(**line) for line in lines]
     except (ValueError, TypeError) as error:
         raise BudgetError(
-            f"{path} is damaged: without it the client does not know what it has sent, "
-            "and sends nothing. Restore the newest copy."
+            f"Cannot use the account: {path} is damaged, and without it the client "
+            "does not know what it has sent, and sends nothing. Restore the newest "
+            "copy."
         ) from error
 
 

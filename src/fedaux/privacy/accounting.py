@@ -150,8 +150,9 @@ def plan_training(
     """
     if rounds < 1:
         raise BudgetError(
-            "training is refused: no round of private training is left of "
-            "those in privacy.train_rounds"
+            "Cannot train: training is refused, because no round of private training "
+            "is left of those in privacy.train_rounds. Set more of them before the "
+            "first round."
         )
     sample_rate = privacy.sample_rate or min(1.0, local.batch_size / records)
     steps = local.epochs * max(1, round(1 / sample_rate))
@@ -344,7 +345,7 @@ def _guess(
 
 def _exhausted(epsilon: float) -> BudgetError:
     return BudgetError(
-        f"training is refused: nothing is left of this client's ε = {epsilon:g} for "
-        "it. Its setting privacy.epsilon_total limits what scores and training may "
-        "cost together."
+        "Cannot train: training is refused, because nothing is left of this client's ε "
+        f"= {epsilon:g} for it. Ask the owner, whose setting privacy.epsilon_total "
+        "limits what scores and training may cost together."
     )

@@ -209,8 +209,9 @@ def validate_module(module: nn.Module, *, training: bool = False) -> None:
         ]
     if problems:
         raise UnsupportedModuleError(
-            "under a privacy promise a record's output must depend on that record "
-            "alone: " + "; ".join(problems)
+            "Cannot use the network on private records: under a privacy promise a "
+            "record's output must depend on that record alone. Change it: "
+            f"{', '.join(problems)}."
         )
 
 

@@ -202,8 +202,8 @@ def validate_placement(module: nn.Module) -> None:
     if elsewhere or compute_of(module) != Compute():
         found = f" ({elsewhere[0]} is not)" if elsewhere else ""
         raise UnsupportedModuleError(
-            f"private records pass a network on the processor in float32{found}: place "
-            "it there with .cpu().float()"
+            "Cannot use the network on private records: private records pass a network "
+            f"on the processor in float32{found}. Place it there with .cpu().float()."
         )
 
 
@@ -294,9 +294,9 @@ def _suspects(network: nn.Module) -> str:
 
 def _impure(what: str) -> ImpureModuleError:
     return ImpureModuleError(
-        f"while private records passed, {what}: under a privacy promise a network "
-        "remembers nothing and draws nothing at random. Take that out of the module. "
-        "Nothing was released"
+        "Cannot use the network on private records: while private records passed, "
+        f"{what}, and under a privacy promise a network remembers nothing and draws "
+        "nothing at random. Nothing was released. Take that out of the module."
     )
 
 

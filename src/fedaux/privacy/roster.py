@@ -40,12 +40,14 @@ def load_signing_key(folder: Path) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
     except FileNotFoundError as error:
         raise SettingsError(
-            f"{path} is missing: secure sums need it, `fedaux deploy key` makes one, "
-            "and the roster must name it"
+            f"Cannot take part in secure sums: {path} is missing, and the roster must "
+            "name it. Run `fedaux deploy key` to make one."
         ) from error
     except ValueError as error:
         raise SettingsError(
-            f"{path} is damaged: it should have {_KEY_SIZE} bytes"
+            f"Cannot take part in secure sums: {path} is damaged, because it should "
+            f"have {_KEY_SIZE} bytes. Restore it, or make another key with `fedaux "
+            "deploy key --replace`."
         ) from error
 
 
@@ -67,18 +69,19 @@ def read_roster(path: Path) -> dict[str, bytes]:
         }
     except FileNotFoundError as error:
         raise SettingsError(
-            f"{path} is missing: secure sums need the roster of all sites, which "
-            "`fedaux deploy` writes"
+            f"Cannot take part in secure sums: {path} is missing, the roster of all "
+            "sites. Ask the server for the one that `fedaux deploy` writes."
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(
-            f"{path} is no roster: it should be {{'sites': {{NAME: public key in "
-            f"hex}}}}"
+            f"Cannot read {path}: it is no roster, which would be {{'sites': {{NAME: "
+            "public key in hex}}. Ask the server for the one that `fedaux deploy` "
+            "writes."
         ) from error
     if len(set(roster.values())) != len(roster):
         raise SettingsError(
-            f"{path} has one key under two names: each site makes its key with `fedaux "
-            "deploy key`"
+            f"Cannot use {path}: it has one key under two names. Make a key at each "
+            "site with `fedaux deploy key`."
         )
     return roster
 

@@ -64,8 +64,8 @@ def require_rounds(state: RunState, folder: Path) -> RunState:
     """The state, if there is a round to report."""
     if not state.history:
         raise StateError(
-            f"{folder} has not finished a round yet. Continue with `fedaux resume "
-            f"{folder}`."
+            f"Cannot report {folder}: it has not finished a round yet. Continue with "
+            f"`fedaux resume {folder}`."
         )
     return state
 
@@ -94,8 +94,8 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
         files = sorted(path.rglob(STATE_FILE))
         if not files:
             raise StateError(
-                f"{path} holds no run ({STATE_FILE} is missing there and below). Start "
-                "one with `fedaux run`."
+                f"Cannot report: {path} holds no run ({STATE_FILE} is missing there "
+                "and below). Start one with `fedaux run`."
             )
         folders.update(dict.fromkeys(file.parent for file in files))
     return list(folders)

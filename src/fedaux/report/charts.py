@@ -74,7 +74,8 @@ class Chart(ABC):
         suffix = path.suffix.removeprefix(".")
         if suffix not in FIGURE_FORMATS:
             raise FigureError(
-                f"{path.name}: figures are {', '.join(FIGURE_FORMATS)}, not {suffix!r}."
+                f"Cannot draw {path.name}: figures are {', '.join(FIGURE_FORMATS)}, "
+                f"not {suffix!r}. Choose one of these endings."
             )
         write_atomically(path, self._content(suffix, title))
 

@@ -60,8 +60,8 @@ def make_config(
         _set_data(table, data, test, size)
     elif test is not None:
         raise ConfigError(
-            "test belongs to data that are given with it: run(…, data=(x, y), "
-            "test=(x_test, y_test))."
+            "Cannot use test: it belongs to data that are given with it. Call run(…, "
+            "data=(x, y), test=(x_test, y_test))."
         )
     if public is not None:
         _set_public(table, public, size)
@@ -87,8 +87,8 @@ def method_name_of(method: str | Method) -> str:
         return here.add(method.label, method, repr(method))
     if not isinstance(method, str):
         raise ConfigError(
-            "the method is a name such as 'fedaux', a fedaux.Method or a "
-            f"fedaux.Config, not {method!r}."
+            f"Cannot use the method {method!r}: it must be a name such as 'fedaux', a "
+            "fedaux.Method or a fedaux.Config. Give one of them."
         )
     return method
 
@@ -110,8 +110,8 @@ def _set(table: dict[str, Any], key: str, value: Any) -> None:
     if len(paths) > 1:
         section, _, leaf = paths[1].rpartition(".")
         raise ConfigError(
-            f"{key} is not one setting: it may be {', '.join(paths)}. Write "
-            f"{section}={{{leaf!r}: …}}."
+            f"Cannot set {key}: it is not one setting and may be {', '.join(paths)}. "
+            f"Write {section}={{{leaf!r}: …}}."
         )
     if not paths:
         leaves = [path.rpartition(".")[2] for path in keys_of(Config)]
@@ -125,8 +125,8 @@ def _set_data(table: dict[str, Any], data: Any, test: Any, size: int | None) -> 
     if isinstance(data, (Mapping, DataConfig)):
         if test is not None:
             raise ConfigError(
-                "test goes with data that are objects. A table [data] names the test "
-                "data of its source."
+                "Cannot use test: it goes with data that are objects. Name the test "
+                "data of a source in the table [data]."
             )
         changed = {**section, **data} if isinstance(data, Mapping) else data
         _set(table, "data", changed)
@@ -139,8 +139,8 @@ def _set_data(table: dict[str, Any], data: Any, test: Any, size: int | None) -> 
         corpus = joined(corpora, "data")
         if section.get("clients", len(data)) != len(data):
             raise ConfigError(
-                f"clients = {section['clients']}, but data is a list for {len(data)} "
-                "clients."
+                f"Cannot use clients = {section['clients']}: data is a list for "
+                f"{len(data)} clients. Leave clients out."
             )
         section |= {"partition": "given", "clients": len(data)}
     else:
@@ -149,8 +149,8 @@ def _set_data(table: dict[str, Any], data: Any, test: Any, size: int | None) -> 
         corpus = with_test(corpus, _open(test, "test", size))
     if corpus.train.y is None:
         raise DataError(
-            "data has no labels: give a pair (x, y). Records without labels are "
-            "public=…."
+            "Cannot use data: it has no labels. Give a pair (x, y). Records without "
+            "labels are public=…."
         )
     name = name_corpus(corpus, "data")
     table["data"] = section | {"source": name, "path": "", "options": {}}
@@ -212,11 +212,14 @@ def _exists(text: str) -> bool:
 
 def _at_least_one(values: list[Any]) -> list[Any]:
     if not values:
-        raise DataError("an empty list has data of no client")
+        raise DataError(
+            "Cannot use data: an empty list has data of no client. Give one entry for "
+            "each client."
+        )
     if all(isinstance(value, (int, float)) for value in values):
         raise DataError(
-            "a list has one entry for each client. Make an array of numbers, "
-            "numpy.array(x)."
+            "Cannot use data: a list has one entry for each client. Make an array of "
+            "numbers, numpy.array(x)."
         )
     return values
 
@@ -238,8 +241,8 @@ def _named_source(value: str | PurePath, size: int | None) -> dict[str, Any]:
         return {"source": value, "options": options}
     if isinstance(value, str) and not _exists(value) and len(value) > LONGEST_PATH_PART:
         raise DataError(
-            f"{value[:40]!r}… is neither a path nor a source: give texts as a list, "
-            "[text, …], or in a tuple with their labels"
+            f"Cannot read data: {value[:40]!r}… is neither a path nor a source. Give "
+            "texts as a list, [text, …], or in a tuple with their labels."
         )
     path = Path(value).expanduser()
     source = source_of(path)
@@ -252,9 +255,9 @@ def _prototype(model: Any) -> Any:
     if isinstance(model, nn.Module):
         name = type(model).__name__
         raise ConfigError(
-            f"model is a network, {name}(…): give its class, model={name}, or a "
-            f"function that makes it, model=lambda: {name}(…), so that every client "
-            "can start from its own."
+            f"Cannot use model: it is a network, {name}(…), and every client starts "
+            f"from its own. Give its class, model={name}, or a function that makes it, "
+            f"model=lambda: {name}(…)."
         )
     if isinstance(model, (str, PrototypeSpec, Mapping)):
         return model
@@ -263,6 +266,6 @@ def _prototype(model: Any) -> Any:
         here.vouched.add(name)
         return name
     raise ConfigError(
-        "model is a name, a class of nn.Module or a function that makes one, not "
-        f"{model!r}."
+        f"Cannot use model = {model!r}: it must be a name, a class of nn.Module or a "
+        "function that makes one. Give one of them."
     )

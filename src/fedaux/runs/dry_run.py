@@ -212,14 +212,15 @@ def _memory(
             largest = max(largest, needed)
             if needed <= free:
                 continue
-            advice = "take a smaller network"
+            advice = "Take a smaller network"
             fits = network.largest_batch(free / KEPT_MEMORY)
             if fits:
-                advice = f"set {key} = {1 << (fits.bit_length() - 1)}"
+                advice = f"Set {key} = {1 << (fits.bit_length() - 1)}"
             problems.append(
-                f"{label}: a step with {rows} rows needs about {needed / 1e9:.1f} "
-                f"GB, and {free / 1e9:.1f} GB are free: {advice}, or smaller "
-                "images, data.options.size and aux.options.size."
+                f"Cannot train {label}: a step with {rows} rows needs about "
+                f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. {advice}, "
+                "or choose smaller images with data.options.size and "
+                "aux.options.size."
             )
     return largest, tuple(problems)
 

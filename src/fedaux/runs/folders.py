@@ -18,14 +18,16 @@ def stored_state(config: Config, folder: Path) -> RunState | None:
     """
     if not (folder / STATE_FILE).is_file():
         if folder.exists() and not folder.is_dir():
-            raise StateError(f"{folder} is a file. Give --out another folder.")
+            raise StateError(
+                f"Cannot run in {folder}: it is a file. Give --out another folder."
+            )
         return None
     state = RunState.load(folder)
     differing = differing_settings(state, config)
     if differing:
         raise StateError(
-            f"{folder} holds another run: it differs in {', '.join(differing)}. Choose "
-            "a new folder."
+            f"Cannot run: {folder} holds another run, because it differs in "
+            f"{', '.join(differing)}. Choose a new folder."
         )
     return replace(state, config=config)
 

@@ -44,7 +44,10 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         if self._folder.exists() and not self._folder.is_dir():
-            raise StateError(f"{self._folder} is a file. Give --out another folder.")
+            raise StateError(
+                f"Cannot run in {self._folder}: it is a file. Give --out another "
+                "folder."
+            )
         self._made_folder = not self._folder.exists()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._file = self._open()
@@ -79,9 +82,9 @@ class RunLock:
         if self._ours():
             return
         raise LockedError(
-            f"{self._folder} was taken over by another "
-            f"process{_name(self._owner())}, and this one must not write to it any "
-            "more. It was silent for too long."
+            f"Cannot continue: {self._folder} was taken over by another "
+            f"process{_name(self._owner())}, because this one was silent for too long. "
+            "Leave the run to that process."
         )
 
     def _open(self) -> int:
@@ -134,9 +137,9 @@ class RunLock:
 
     def _locked(self) -> LockedError:
         return LockedError(
-            f"{self._folder} belongs to a run that is not "
-            f"finished{_name(self._owner())}. Wait for it, or stop it. A second one in "
-            "the same folder would have clients train twice."
+            f"Cannot run in {self._folder}: it belongs to a run that is not "
+            f"finished{_name(self._owner())}, and a second one in the same folder "
+            "would have clients train twice. Wait for it, or stop it."
         )
 
 

@@ -201,5 +201,7 @@ def check_shapes(public: Arrays, **expected: tuple[int, ...]) -> None:
     for name, shape in expected.items():
         if public[name].shape != shape:
             raise OrderError(
-                f"the public array {name!r} has shape {public[name].shape}, not {shape}"
+                f"Cannot make a release: the public array {name!r} has shape "
+                f"{public[name].shape}, not {shape}. Install the same version of "
+                "fedaux at the server and the sites."
             )

@@ -138,15 +138,17 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         k = int(public["basis"].shape[1])
         if k > MAX_DIMENSION:
             raise OrderError(
-                f"the public map has {k} dimensions. Second moments have at most "
-                f"{MAX_DIMENSION}."
+                f"Cannot make a release: the public map has {k} dimensions, and second "
+                f"moments have at most {MAX_DIMENSION}. Set a smaller "
+                "privacy.embedding_dim."
             )
         if not is_signed(split):
             return self.classes * (k + 1) + second_size(k, split)
         if self.classes != 2:
             raise OrderError(
-                f"the public array 'split' has two shares, for a signed sum: that is for "
-                f"two classes, not {self.classes}"
+                "Cannot make a release: the public array 'split' has two shares, for a "
+                f"signed sum, which is for two classes, not {self.classes}. Set the "
+                "same classes at the server and at every site."
             )
         return k + 1 + second_size(k, split)
 

@@ -32,8 +32,9 @@ def shared_noise_scale(
     bound = getattr(scorer, "bound", None)
     if bound is None or not getattr(scorer, "additive", False):
         raise SettingsError(
-            f"releases of the scorer {scorer.name!r} do not add up over clients: with "
-            "federation.secure, set privacy.scorer to class-embedding or class-moments"
+            f"Cannot add releases: those of the scorer {scorer.name!r} do not add up "
+            "over clients. Set privacy.scorer to class-embedding or class-moments, or "
+            "federation.secure to false."
         )
     return noise_scale(
         scorer.size(public),

@@ -113,14 +113,17 @@ def exact_split(public: Arrays) -> Vector:
     """
     if public["split"].shape not in ((2,), (3,)):
         raise OrderError(
-            f"the public array 'split' has shape {public['split'].shape}, not (3,), or "
-            "(2,) for a signed sum"
+            "Cannot make a release: the public array 'split' has shape "
+            f"{public['split'].shape}, not (3,), or (2,) for a signed sum. Install the "
+            "same version of fedaux at the server and the sites."
         )
     split = public["split"].astype(np.float64)
     if not ((split >= 0).all() and LEAST_SPLIT <= squared_norm(split) <= 1.0):
         raise OrderError(
-            f"the public array 'split' is {split.tolist()}: three shares a, b, m ≥ 0, "
-            "a² + b² + m² = 1, or two of a signed sum, a² + 2b² = 1"
+            f"Cannot make a release: the public array 'split' is {split.tolist()}, and "
+            "should be three shares a, b, m ≥ 0, a² + b² + m² = 1, or two of a signed "
+            "sum, a² + 2b² = 1. Install the same version of fedaux at the server and "
+            "the sites."
         )
     return split
 

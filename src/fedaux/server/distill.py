@@ -105,7 +105,7 @@ def distill_students(
         students[label] = flatten_state(student)
     if not np.isfinite(losses).all():
         raise DivergedError(
-            f"distillation diverged in round {round_}: lower distill.lr (of a "
-            "strategy, distill_lr) and continue with `fedaux resume`"
+            f"Cannot continue: distillation diverged in round {round_}. Lower "
+            "distill.lr (of a strategy, distill_lr) and continue with `fedaux resume`."
         )
     return students, float(np.mean(losses))

@@ -188,10 +188,10 @@ def check_quorum(
     )
     no_scores = ", and no scores" if unscored else ""
     raise QuorumError(
-        f"round {number} has {contributed} contributions of {wanted}, and "
-        f"federation.quorum = {config.federation.quorum:g} asks for "
-        f"{needed}{no_scores} ({reasons}). The rounds "
-        "before it are saved: fix the clients and start the run again to continue."
+        f"Cannot continue: round {number} has {contributed} contributions of {wanted}, "
+        f"and federation.quorum = {config.federation.quorum:g} asks for "
+        f"{needed}{no_scores} ({reasons}). The rounds before it are saved. Fix the "
+        "clients and start the run again to continue."
     )
 
 

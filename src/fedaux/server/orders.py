@@ -54,8 +54,8 @@ class AccountCounts:
                 self._entries[name] = (int(entries), str(signature))
         except (ValueError, TypeError, AttributeError) as error:
             raise StateError(
-                f"{path} is damaged ({error}): restore it, or sites may spend "
-                "their budgets twice"
+                f"Cannot continue: {path} is damaged ({error}), and without it sites "
+                "may spend their budgets twice. Restore it."
             ) from error
 
     def entries(self, client: str) -> tuple[int, str]:

@@ -114,11 +114,12 @@ def refuse_carried_weights(server: Server) -> None:
             continue
         method = server.config.method
         raise ConfigError(
-            f"prototype {spec.name!r} brings weights of its own, {carried[0]} for one, "
-            f"whatever the seed is; {server.method.label} starts from random ones. Set "
-            f"method = '{method}+p' to start from yours, or load them in a method "
-            "`restore()` of the extractor, with their folder as `published_weights`: "
-            f"then {method} starts at random and {method}+p from them."
+            f"Cannot start prototype {spec.name!r} at random: it brings weights of its "
+            f"own, {carried[0]} for one, whatever the seed is, and "
+            f"{server.method.label} starts from random ones. Set method = '{method}+p' "
+            "to start from yours, or load them in a method `restore()` of the "
+            f"extractor, with their folder as `published_weights`: then {method} "
+            f"starts at random and {method}+p from them."
         )
 
 

@@ -79,7 +79,8 @@ class RegionSpec:
             if 1 <= number <= count:
                 return cls(number, count)
         raise RegionError(
-            f'region = {text!r} is not a region. The first of two is region="1/2".'
+            f'Cannot use region = {text!r}: it is not a region. Write region="1/2" for '
+            "the first of two."
         )
 
     @classmethod

@@ -439,8 +439,8 @@ def _read_tensors(path: Path) -> Arrays:
     """Read a packed file of this version."""
     if not path.is_file():
         raise StateError(
-            f"{path.parent} holds no run ({path.name} is missing). Start one with "
-            "`fedaux run`."
+            f"Cannot continue: {path.parent} holds no run ({path.name} is missing). "
+            "Start one with `fedaux run`."
         )
     try:
         with safe_open(path, framework="numpy") as file:
@@ -451,14 +451,15 @@ def _read_tensors(path: Path) -> Arrays:
         raise _damaged(path, error) from error
     if version != STATE_VERSION:  # a migration of older states would go here
         raise StateError(
-            f"{path} was written by another version of fedaux (state {version}, this "
-            f"one reads {STATE_VERSION}): continue with that version, or start the run again "
-            "in another folder"
+            f"Cannot continue: {path} was written by another version of fedaux (state "
+            f"{version}, this one reads {STATE_VERSION}). Continue with that version, "
+            "or start the run again in another folder."
         )
     return tensors
 
 
 def _damaged(path: Path, error: Exception) -> StateError:
     return StateError(
-        f"{path} is damaged ({error!r}). Start the run again in another folder"
+        f"Cannot continue: {path} is damaged ({error!r}). Start the run again in "
+        "another folder."
     )

@@ -367,9 +367,9 @@ class SecureSum:
             f"{failure.client}: {failure.reason}" for failure in self.failures[:3]
         )
         raise SecureSumError(
-            f"the sum of {self.noun} needs {self.settings.threshold} of "
-            f"{len(self.terms.sites)} sites, and {len(answers)} are left "
-            f"({reasons})"
+            f"Cannot finish: the sum of {self.noun} needs {self.settings.threshold} of "
+            f"{len(self.terms.sites)} sites, and {len(answers)} are left ({reasons}). "
+            "Start the run again when more sites are connected."
         )
 
 

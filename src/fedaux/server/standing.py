@@ -52,9 +52,9 @@ class StandingTeachers:
             logits: NDArray[np.float32] = np.load(path, mmap_mode="r")
         except (OSError, ValueError) as error:
             raise StateError(
-                f"{path} is missing or damaged, the logits of a standing teacher: "
-                f"restore the folder {TEACHERS_FOLDER} of the run, or start it again in "
-                "another folder"
+                f"Cannot continue: {path} is missing or damaged, the logits of a "
+                f"standing teacher. Restore the folder {TEACHERS_FOLDER} of the run, "
+                "or start it again in another folder."
             ) from error
         return logits
 

@@ -69,13 +69,13 @@ def compare(
     """
     if isinstance(what, str):
         raise ConfigError(
-            f"compare takes a list of methods: compare([{what!r}, 'fedavg+p'], …), "
-            f"while run({what!r}) is one run."
+            f"Cannot compare {what!r}: compare takes a list of methods. Call "
+            f"compare([{what!r}, 'fedavg+p'], …), or run({what!r}) for one run."
         )
     chosen_methods = methods if isinstance(what, Config) else what
     names = [method_name_of(method) for method in chosen_methods]
     if not names:
-        raise ConfigError("compare needs at least one method.")
+        raise ConfigError("Cannot compare: it needs at least one method. Name one.")
     start = what if isinstance(what, Config) else _base_method(names)
     config = make_config(
         start, data=data, public=public, test=test, model=model, size=size, **settings
@@ -107,7 +107,7 @@ def _require_importable(config: Config, names: Sequence[str], jobs: int) -> None
         of_session = ["the methods"]
     if of_session:
         raise ConfigError(
-            f"jobs = {jobs} needs parts that other processes can import. Objects of "
-            f"this session are {', '.join(of_session)}. Leave jobs out, or put them "
-            "into a module and name them module:name."
+            f"Cannot use jobs = {jobs}: it needs parts that other processes can "
+            f"import, and {', '.join(of_session)} are objects of this session. Leave "
+            "jobs out, or put them into a module and name them module:name."
         )

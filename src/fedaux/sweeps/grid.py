@@ -78,7 +78,8 @@ def make_arm(
     except ConfigError as error:
         values = [f"{key}={format_value(value)}" for key, value in settings.items()]
         raise ConfigError(
-            f"the sweep cannot have an arm with {' and '.join(values)}: {error}"
+            "Cannot make this arm: the sweep cannot have an arm with "
+            f"{' and '.join(values)}. {error} Leave these values out, or correct them."
         ) from error
     labels = {key: value_label(key, value) for key, value in settings.items()}
     return Arm(settings, config, make_name(settings) or config.method, labels)
@@ -244,8 +245,9 @@ class Sweep:
         whole = isinstance(seeds, int) and not isinstance(seeds, bool)
         if not whole or seeds < 1:
             raise ConfigError(
-                f"sweep.seeds must be a whole number of at least 1, not {seeds!r}: how "
-                "many, from the config's seed on."
+                "Cannot run a sweep: sweep.seeds must be a whole number of at least 1, "
+                f"not {seeds!r}. Write how many seeds to run, from the config's seed "
+                "on."
             )
         lists = {key: tuple(values) for key, values in axes.items()}
         if "method" in lists:
@@ -284,8 +286,8 @@ class Sweep:
         ]
         if "sweep" not in table and not listed:
             raise ConfigError(
-                f"{path} has no table [sweep]: add one with lists of values, such as "
-                f"{_EXAMPLE}."
+                f"Cannot run a sweep: {path} has no table [sweep]. Add one with lists "
+                f"of values, such as {_EXAMPLE}."
             )
         return cls.from_dict({"sweep": {}, **table}, overrides, chosen)
 
@@ -310,7 +312,8 @@ class Sweep:
         grid = table["sweep"]
         if not isinstance(grid, Mapping):
             raise ConfigError(
-                f"sweep must be a table: write [sweep] and below it {_EXAMPLE}."
+                "Cannot run a sweep: sweep must be a table. Write [sweep] and below it "
+                f"{_EXAMPLE}."
             )
         lists = dict(dotted(grid))
         of_base = []
@@ -326,7 +329,11 @@ class Sweep:
         seeds = lists.pop("seeds", 1)
         metadata = {key: lists.pop(key) for key in METADATA["sweep"] if key in lists}
         for key, value in metadata.items():
-            require(isinstance(value, str), f"sweep.{key} must be text, not {value!r}.")
+            require(
+                isinstance(value, str),
+                f"Cannot run a sweep: sweep.{key} must be text, not {value!r}. Correct "
+                "the value.",
+            )
         tables = {
             key: value for key, value in table.items() if key not in ("sweep", "tune")
         }
@@ -366,8 +373,8 @@ def check_axis(key: str, values: Any, table: str = "sweep") -> None:
     """
     if key == "seed":
         raise ConfigError(
-            f"{table}.seed: seeds are counted, not listed. Write seeds = 3, and seed = "
-            "… for the first one."
+            f"Cannot use {table}.seed: seeds are counted, not listed. Write seeds = 3, "
+            "and seed = … for the first one."
         )
     settings = [name for name, _ in dotted(Config().to_dict())]
     if key not in settings and not key.startswith(
@@ -377,16 +384,16 @@ def check_axis(key: str, values: Any, table: str = "sweep") -> None:
         raise ConfigError(str(unknown_name(f"key of [{table}]", key, names)))
     if not isinstance(values, (list, tuple)):
         raise ConfigError(
-            f"{table}: {key} must be a list of values, [{values!r}, …], not {values!r} "
-            "alone."
+            f"Cannot run a sweep: {table}: {key} must be a list of values, "
+            f"[{values!r}, …], not {values!r} alone. Write such a list."
         )
     if not values:
         raise ConfigError(
-            f"{table}: the list of {key} is empty. Give it values, or leave {key} out "
-            f"of [{table}]."
+            f"Cannot use {table}: the list of {key} is empty. Give it values, or leave "
+            f"{key} out of [{table}]."
         )
     for index, value in enumerate(values):
         if value in values[:index]:
             raise ConfigError(
-                f"{table}: {key} has {[value]} twice. Name every value once."
+                f"Cannot use {table}: {key} has {[value]} twice. Name every value once."
             )

@@ -51,8 +51,8 @@ class MethodSettings:
             file = file / WINNERS
         if not file.is_file():
             raise ConfigError(
-                f"{file} is not there: name the folder that `fedaux tune` wrote, or "
-                f"its {WINNERS}."
+                f"Cannot read tuned settings: {file} is not there. Name the folder "
+                f"that `fedaux tune` wrote, or its {WINNERS}."
             )
         try:
             saved = json.loads(file.read_text(encoding="utf-8"))
@@ -67,7 +67,8 @@ class MethodSettings:
             )
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"{file} is not a file of winners ({error}). `fedaux tune` writes one."
+                f"Cannot read tuned settings: {file} is not a file of winners "
+                f"({error}). Run `fedaux tune` to write one."
             ) from error
 
     @classmethod
@@ -102,8 +103,8 @@ class MethodSettings:
         """Return the settings of a method, by dotted key."""
         if self.complete and method not in self.methods:
             raise ConfigError(
-                f"{method} has not been tuned: tune it with the same budget, or leave "
-                "it out of the comparison."
+                f"Cannot compare {method}: it has not been tuned. Tune it with the "
+                "same budget, or leave it out of the comparison."
             )
         return {**self.common, **self.methods.get(method, {})}
 
@@ -121,8 +122,8 @@ class MethodSettings:
             key = override.partition("=")[0].strip()
             if key in keys:
                 raise ConfigError(
-                    f"--set {key}: the tuned settings or the preset have a {key} too. "
-                    "Leave out one."
+                    f"Cannot use --set {key}: the tuned settings or the preset have a "
+                    f"{key} too. Leave out one."
                 )
 
     def note(self, base: Config, swept: Sequence[str] = ()) -> str:

@@ -264,8 +264,9 @@ def raise_failures(failures: Sequence[FailedRun], total: int, folder: Path) -> N
     shown = " ".join(reasons)
     more = f" (the first 3 of {len(failures)})" if len(failures) > 3 else ""
     raise SweepError(
-        f"{len(failures)} of {total} runs failed{more}. {shown} What the others have "
-        f"is kept in {folder}. The same command continues with what is missing.",
+        f"Cannot finish: {len(failures)} of {total} runs failed{more}. {shown} What "
+        f"the others have is kept in {folder}. Run the same command again: it "
+        "continues with what is missing.",
         failures[0].error.code,
     )
 

@@ -166,12 +166,13 @@ class Tuning:
         Within("(0, 1)").check("tune: validation_fraction", validation_fraction)
         require(
             base.data.validation_fraction == 0,
-            "leave data.validation_fraction out: tune sets it for its runs.",
+            "Cannot tune with data.validation_fraction: tune sets it for its runs. "
+            "Leave it out.",
         )
         require(
             len(set(methods)) == len(methods),
-            "tune: a method is named twice. Name every one once, because all have the "
-            "same budget.",
+            "Cannot tune: a method is named twice. Name every one once, because all "
+            "have the same budget.",
         )
         data = replace(
             base.data,

@@ -88,7 +88,10 @@ def read_grid(table: Mapping[str, Any]) -> dict[str, dict[str, tuple[Value, ...]
         elif isinstance(value, Mapping):
             lists = dotted(value)
         else:
-            raise ConfigError(f"tune.{name} must be a table of lists: [tune.{name!r}].")
+            raise ConfigError(
+                f"Cannot use tune.{name}: it must be a table of lists. Write "
+                f"[tune.{name!r}]."
+            )
         for key, values in lists:
             if key != "norm":
                 for setting in _keys(key, values):

@@ -83,9 +83,7 @@ def test_folders_and_files(
     assert found == [*wanted, wanted[3], wanted[0]]
     for words in ((folder, "--strict"), (folder / "030.png",)):
         assert fedaux(monkeypatch, "predict", model, *words) == 4
-        assert "030.png cannot be read as an image" in paragraph(
-            capsys.readouterr().err
-        )
+        assert "030.png as an image: " in paragraph(capsys.readouterr().err)
 
 
 def test_table_and_csv(
@@ -158,13 +156,13 @@ def test_what_cannot_be_classified(
     expected = {
         "none.npy": "there is no file or folder none.npy. Give image files, folders of them, .npy or .npz",
         "wrong.npy": "this model takes uint8 images of shape (N, 8, 8, 1), not of shape (3, 9, 9, 1)",
-        "two.npz": "two.npz has arrays a, b. Call the one to be classified x",
-        "pickled.npy": "pickled.npy cannot be read",
-        "damaged.npy": "damaged.npy cannot be read",
-        "damaged.npz": "damaged.npz cannot be read",
-        "damaged.png": "damaged.png cannot be read as an image",
-        "large.png": "large.png has 20×16 pixels, this model takes 8×8. --resize makes it fit",
-        "empty": "there is not one image in empty",
+        "two.npz": "two.npz: it has arrays a, b. Call the one to be classified x",
+        "pickled.npy": "Cannot read pickled.npy: ",
+        "damaged.npy": "Cannot read damaged.npy: ",
+        "damaged.npz": "Cannot read damaged.npz: ",
+        "damaged.png": "Cannot read damaged.png as an image",
+        "large.png": "large.png: it has 20×16 pixels, and this model takes 8×8. Use --resize to make it fit",
+        "empty": "Cannot read empty: there is not one image in it",
         "a.csv": "a.csv: this model takes uint8 images",
     }
     for name, message in expected.items():

@@ -53,7 +53,7 @@ def test_privacy_audit_exits_with_its_verdict(
     assert verdict["delta"] == 1e-6
     assert [row["violated"] for row in verdict["findings"]] == [False, True]
     assert fedaux(monkeypatch, *audit, "--only", "nothing") == Exit.SETTINGS
-    assert "unknown attack 'nothing'" in paragraph(capsys.readouterr().err)
+    assert "the attack 'nothing': it is unknown" in paragraph(capsys.readouterr().err)
 
 
 def test_an_audit_says_that_it_needs_the_settings_of_a_site(

@@ -13,11 +13,11 @@ from helpers.commands import fedaux, paragraph
     [
         (
             ["compare", "tiny.toml", "--methods", "fedaux,fedvag"],
-            "unknown method 'fedvag' (did you mean 'fedavg'?)",
+            "the method 'fedvag': it is unknown (did you mean 'fedavg'?)",
         ),
         (
             ["sweep", "grid.toml"],
-            "the sweep cannot have an arm with rounds=0: rounds must be at least 1",
+            "the sweep cannot have an arm with rounds=0. Cannot use these settings: rounds must be at least 1",
         ),
         (["tune", "tiny.toml", "--methods", "fedavg,fedvag"], "did you mean 'fedavg'?"),
         (

@@ -164,8 +164,9 @@ def test_another_request_for_the_same_sum_is_refused(store: AnswerStore) -> None
             store.only_once("cafe|features", "beef")
         assert refusal_of(caught.value) is Refusal.ORDER
     assert str(caught.value) == (
-        "a has taken part in a sum of cafe|features in this run, without noise. The "
-        "difference to a second one could be what one site sent."
+        "Cannot answer: a has taken part in a sum of cafe|features in this run, "
+        "without noise, and the difference to a second one could be what one site "
+        "sent. Start another run."
     )
     assert (store.folder / ONLY_ONCE).read_bytes() == kept
     store.only_once("cafe|features", "f00d")  # the first one is still allowed

@@ -289,7 +289,7 @@ def test_what_differs_from_the_plan_is_named(
         check_approval(changed, own)
     assert str(caught.value) == (
         "Cannot answer: the approved plan does not have this order. These differ: "
-        f"{name}."
+        f"{name}. Start the run again to propose a plan that has it."
     )
     assert refusal_of(caught.value) is Refusal.ORDER
 
@@ -375,7 +375,7 @@ def test_a_plan_has_as_many_orders_as_it_says(tmp_path: Path) -> None:
             pytest.fail("it was computed")
     assert str(caught.value) == (
         "Cannot answer: the approved plan has at most 7 orders to train, and all of "
-        "them were begun. The server can propose another run."
+        "them were begun. Start another run at the server."
     )
     assert refusal_of(caught.value) is Refusal.APPROVAL
     for seed in seeds:
@@ -773,7 +773,8 @@ def test_a_secure_sum_of_another_run_is_not_covered(
         admit(under(plan, order, sum=terms(run="beef").to_json()), own)
     assert (
         str(caught.value)
-        == "Cannot answer: the secure sum belongs to another run than the approved plan."
+        == "Cannot answer: the secure sum belongs to another run than the approved plan. "
+        "Start the run again."
     )
 
 
@@ -1071,8 +1072,8 @@ def test_a_server_cannot_fill_the_disk_with_plans(tmp_path: Path) -> None:
     with pytest.raises(OrderError) as caught:
         show(plans[-1], own)
     assert str(caught.value) == (
-        "Cannot take another plan: 20 of them wait for this site's owner, who can "
-        "refuse them with `fedaux site refuse`."
+        "Cannot take another plan: 20 of them wait for this site's owner. Run "
+        "`fedaux site refuse` to refuse them."
     )
     assert show(plans[0], own) == "pending"  # one of those that wait
     assert (own.vault / LOG).read_bytes() == before
@@ -1128,8 +1129,8 @@ def test_nothing_is_decided_that_nobody_has_proposed(tmp_path: Path) -> None:
     with pytest.raises(ApprovalError) as caught:
         log_of(own).decide(plan.hash, "approved", "anna")
     assert str(caught.value) == (
-        f"Cannot decide on '{plan.hash}': no plan has this id. `fedaux site pending` "
-        "lists them. The first 12 digits of one are enough."
+        f"Cannot decide on '{plan.hash}': no plan has this id. Run `fedaux site "
+        "pending` for the list. The first 12 digits of one are enough."
     )
     assert show(plan, own) == "pending"
 
@@ -1147,10 +1148,10 @@ def test_what_waits_and_what_was_refused_says_what_the_owner_can_do(
             check_approval(under(plan, TRAIN), own)
         told.append(str(caught.value))
         log_of(own).decide(plan.hash, "refused", "anna")
-    how = f"`fedaux site approve {plan.hash[:12]}` approves it."
+    how = f"Run `fedaux site approve {plan.hash[:12]}` to approve it."
     assert str(never_shown.value) == (
         "Cannot answer: the order belongs to no plan that this site's owner was shown. "
-        "The server sends its plan before any other order."
+        "Start the run with a server that sends its plan before any other order."
     )
     assert told == [
         f"Cannot answer: the plan of this run waits for this site's owner. {how}",

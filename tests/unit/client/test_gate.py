@@ -57,17 +57,28 @@ class Case:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-ONLY_ITS_OWNER = "Only its owner can allow more, by federation.sends in site.toml."
-NOT_SECURE = "Cannot take part in a secure sum: federation.secure is false in this site's settings."
-NOT_ALONE = "Cannot answer this order: this site takes part in secure sums only (federation.secure)."
+ONLY_ITS_OWNER = "Ask its owner, who can allow more by federation.sends in site.toml."
+NOT_SECURE = (
+    "Cannot take part in a secure sum: federation.secure is false in this site's "
+    "settings. Set it to the same value at the server and at every site."
+)
+NOT_ALONE = (
+    "Cannot answer this order: this site takes part in secure sums only "
+    "(federation.secure). Set federation.secure to the same value at the server and "
+    "at every site."
+)
 NOT_FEDAVG = (
-    "Cannot train with the method 'fedavg': this site's settings have 'fedaux'. Its "
-    "owner can set method in site.toml."
+    "Cannot train with the method 'fedavg': this site's settings have 'fedaux'. Ask "
+    "its owner, who can set method in site.toml."
 )
 NO_HEAD = (
     "Cannot send {} of features: neither method nor head_init of this site's settings "
-    "computes a head from them."
+    "computes a head from them. Set the same method and head_init at the server and "
+    "at every site."
 )
+ONE_VERSION = "Install the same version of fedaux at the server and the sites."
+ONE_NETWORK = "Set the same prototypes at the server and at every site."
+ONE_NUMBER = "Set the same number at the server and at every site."
 SCAFFOLD = {"method": "scaffold", "head_init": "random"}
 BY_SCAFFOLD = replace(
     TRAIN, method="scaffold", broadcast={"c": np.zeros(6, np.float32)}
@@ -75,13 +86,16 @@ BY_SCAFFOLD = replace(
 
 CASES = [
     Case(
-        "no order", consent(), "Cannot answer a Consent: sites do not know such orders."
+        "no order",
+        consent(),
+        f"Cannot answer a Consent: sites do not know such orders. {ONE_VERSION}",
     ),
     *(
         Case(
             f"{type(order).__name__} to another",
             replace(order, client="b"),
-            "Cannot answer for 'b': this site is a.",
+            "Cannot answer for 'b': this site is a. Correct the names in the settings of "
+            "the server or of the site.",
         )
         for order in (*ORDERS, plan_order(), sum_order())
     ),
@@ -139,7 +153,8 @@ CASES = [
         replace(RELEASE, scorer="class-moments"),
         (
             "Cannot release with the scorer 'class-moments': this site's settings have "
-            "'class-embedding'."
+            "'class-embedding'. Set the same privacy.scorer at the server and at every "
+            "site."
         ),
     ),
     Case(
@@ -161,13 +176,14 @@ CASES = [
     Case(
         "other options",
         replace(TRAIN, method_options='{"power": 2}'),
-        'Cannot train with the options {"power": 2}: this site\'s settings have {}.',
+        'Cannot train with the options {"power": 2}: this site\'s settings have {}. Set '
+        "the same method_options at the server and at every site.",
     ),
     Case(
         "too many epochs",
         replace(TRAIN, epochs=4),
-        "Cannot train for 4 epochs in a round: this site allows 3. Its owner can "
-        "allow more by federation.max_epochs.",
+        "Cannot train for 4 epochs in a round: this site allows 3. Ask its owner, "
+        "who can allow more by federation.max_epochs.",
         {"max_epochs": 2},
         {"local": {"epochs": 3}},
     ),
@@ -177,7 +193,7 @@ CASES = [
             replace(order, random_features=100_000),
             (
                 "Cannot use 100000 random features: this site's settings have "
-                "random_features = 0."
+                f"random_features = 0. {ONE_NUMBER}"
             ),
         )
         for order in (SUMS, TRAIN)
@@ -187,14 +203,14 @@ CASES = [
         replace(TRAIN, broadcast={"c": np.zeros(2, np.float32)}),
         (
             "Cannot train: next to the model, FedAUX sends arrays of the shapes {}, and "
-            "the order has {'c': (2,)}."
+            "the order has {'c': (2,)}. " + ONE_VERSION
         ),
     ),
     Case(
         "arrays that the method needs",
         replace(BY_SCAFFOLD, broadcast={"c": np.zeros(5, np.float32)}),
         "Cannot train: next to the model, SCAFFOLD sends arrays of the shapes {'c': "
-        "(6,)}, and the order has {'c': (5,)}.",
+        "(6,)}, and the order has {'c': (5,)}. " + ONE_VERSION,
         {},
         SCAFFOLD,
     ),
@@ -203,7 +219,7 @@ CASES = [
         replace(TRAIN, client_fit={"x": np.zeros(2)}, sum=TERMS),
         (
             "Cannot add a fit of one site to a secure sum: its sites must be "
-            "asked the same."
+            f"asked the same. {ONE_VERSION}"
         ),
         {"secure": True},
     ),
@@ -226,7 +242,8 @@ CASES = [
         Case(
             f"{type(order).__name__} for other classes",
             replace(order, classes=3),
-            "Cannot answer for 3 classes: 2 are declared to this site.",
+            "Cannot answer for 3 classes: 2 are declared to this site. Declare the same "
+            "classes at the server and at every site.",
         )
         for order in ORDERS
     ),
@@ -236,7 +253,7 @@ CASES = [
             replace(order, prototype=OTHER),
             (
                 f"Cannot use the network {OTHER}: this site's settings list "
-                f"{NETWORK.label}."
+                f"{NETWORK.label}. {ONE_NETWORK}"
             ),
         )
         for order in ORDERS
@@ -246,7 +263,7 @@ CASES = [
         replace(RELEASE, prototype="x" * 10**5),
         (
             f"Cannot use the network {'x' * 200}: this site's settings list "
-            f"{NETWORK.label}."
+            f"{NETWORK.label}. {ONE_NETWORK}"
         ),
     ),
     Case(
@@ -254,13 +271,14 @@ CASES = [
         proposal_of_kind("everything"),
         (
             "Cannot read the plan of the run: it asks for 'everything', which is not "
-            "known here."
+            f"known here. {ONE_VERSION}"
         ),
     ),
     Case(
         "no plan",
         plan_order(plan="{}"),
-        "Cannot read the plan of the run: it is not of this version of fedaux.",
+        "Cannot read the plan of the run: it is not of this version of fedaux. Install "
+        "the same version at the server and the sites.",
     ),
 ]
 

@@ -613,7 +613,7 @@ def test_a_site_that_cannot_compute_its_sums_adds_nothing_and_the_server_is_not_
     [
         ({"threshold": 4}, "ask for at least 5 of 6"),
         ({"colluders": 0}, "with 1"),
-        ({"sites": NAMES[1:]}, "takes no part"),
+        ({"sites": NAMES[1:]}, "Cannot take part in this secure sum"),
         ({"sites": [*NAMES[:5], NAMES[0]]}, "different names"),
         ({"sites": [*NAMES[:5], 7]}, "different names"),
         ({"sites": NAMES[:2], "threshold": 2}, "protects no one|3 to 300"),
@@ -638,10 +638,10 @@ def test_terms_that_the_site_does_not_accept(
 @pytest.mark.parametrize(
     ("config", "changes", "reason"),
     [
-        (SUMS, {"scale": 1000.0}, "Do all sites have the same privacy settings"),
-        (MODELS, {"scale": 1000.0}, "Do all sites have the same privacy settings"),
-        (RELEASES, {"scale": 0.0}, "Do all sites have the same privacy settings"),
-        (RELEASES, {"scale": 1000.0}, "Do all sites have the same privacy settings"),
+        (SUMS, {"scale": 1000.0}, "for noise of scale"),
+        (MODELS, {"scale": 1000.0}, "for noise of scale"),
+        (RELEASES, {"scale": 0.0}, "for noise of scale"),
+        (RELEASES, {"scale": 1000.0}, "for noise of scale"),
         (
             RELEASES,
             {"length": 49},
@@ -716,12 +716,12 @@ OTHER_NETWORK = (PrototypeSpec.of("mlp", hidden=9, features=8),)
         (
             RELEASES,
             privacy(RELEASES, epsilon=0.5),
-            "Do all sites have the same privacy settings",
+            "for noise of scale",
         ),
         (
             RELEASES,
             privacy(RELEASES, epsilon=4.0),
-            "Do all sites have the same privacy settings",
+            "for noise of scale",
         ),
     ],
 )
@@ -760,7 +760,7 @@ def test_a_real_site_has_its_own_roster(own: OwnSites) -> None:
     assert set(roster) == set(own_sites.NAMES)
     two_names = replace(server.sites[NORTH], clients=(NORTH, SOUTH))
     before = files(server, NORTH)
-    with pytest.raises(OrderError, match="are one site in a secure sum"):
+    with pytest.raises(OrderError, match="are one site, whose records count once"):
         replace(server, sites={NORTH: two_names}).begin(NORTH)
     write_roster(vault / ROSTER_FILE, {**roster, SOUTH: roster[WEST]})
     with pytest.raises(SettingsError, match="one key under two names"):

@@ -121,11 +121,11 @@ def other(**changes: Any) -> Config:
 @pytest.mark.parametrize(
     ("own", "reason"),
     [
-        (other(seed=3), "seed of this client's settings must be the server's"),
+        (other(seed=3), "seed of this client's settings to the server's"),
         (other(aux=AuxConfig(limit=99)), "D_distill here has the hash"),
         (
             other(teachers=TeachersConfig()),
-            "Its settings have teachers.run_on = 'server'",
+            "its settings have teachers.run_on = 'server'",
         ),
         (
             other(privacy=replace(CONFIG.privacy, scorer="logistic")),

@@ -86,9 +86,9 @@ def test_what_a_head_is_computed_from(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"method": "ridge+p", "head_init": "ridge"}, "leave head_init out"),
+        ({"method": "ridge+p", "head_init": "ridge"}, "Leave head_init out"),
         ({"head_init": "fedavg"}, "a method that computes its head"),
-        ({"head_init": "zero"}, "unknown method 'zero'"),
+        ({"head_init": "zero"}, "the method 'zero': it is unknown"),
         (
             {"head_init": "private-head", "privacy": {"scorer": "logistic"}},
             "class-embedding",
@@ -234,25 +234,33 @@ def test_a_row_of_ones_own_works_as_a_name_does(name: str) -> None:
         (
             "fedadm",
             {},
-            r"unknown method 'fedadm' \(did you mean 'fedadam'\?\).*module:attribute",
+            r"the method 'fedadm': it is unknown \(did you mean 'fedadam'\?\).*module:attribute",
         ),
         (
             "own_methods:hal",
             {},
-            r"unknown Method of module 'own_methods' 'hal' \(did you mean 'half'\?\)",
+            r"the Method of module 'own_methods' 'hal': it is unknown \(did you mean 'half'\?\)",
         ),
-        ("own_methods:number", {}, "unknown Method of module 'own_methods' 'number'"),
-        ("no_such:thing", {}, "no module 'no_such'. Is its folder on PYTHONPATH"),
-        ("own_methods:lost", {}, "unknown class of module 'own_methods' 'Fast'"),
+        (
+            "own_methods:number",
+            {},
+            "the Method of module 'own_methods' 'number': it is unknown",
+        ),
+        ("no_such:thing", {}, "no module 'no_such'. Put its folder on PYTHONPATH"),
+        (
+            "own_methods:lost",
+            {},
+            "the class of module 'own_methods' 'Fast': it is unknown",
+        ),
         (
             "own_methods:odd",
             {},
-            "the hooks of Odd, dict, are no subclass of fedaux.Hooks",
+            "the hooks of Odd: dict is no subclass of fedaux.Hooks",
         ),
         (
             "own_methods:half",
             {"shar": 1},
-            r"'method_options.shar' \(did you mean 'method_options.share'\?\)",
+            r"'method_options.shar': it is unknown \(did you mean 'method_options.share'\?\)",
         ),
         (
             "own_methods:half",
@@ -269,7 +277,7 @@ def test_a_row_of_ones_own_works_as_a_name_does(name: str) -> None:
             {"beta": 1.0},
             "method_options.beta must be at least 0 and below 1",
         ),
-        ("fedavg", {"beta": 0.5}, "FedAvg has no options: delete"),
+        ("fedavg", {"beta": 0.5}, "FedAvg has no options. Delete"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(
@@ -280,7 +288,7 @@ def test_what_is_wrong_is_said_before_anything_runs(
 
 
 def test_a_method_that_half_precision_would_drown_says_so() -> None:
-    with pytest.raises(ConfigError, match=r"FedNova needs .*'float32'"):
+    with pytest.raises(ConfigError, match=r"FedNova in half precision.*'float32'"):
         Config.from_dict({"method": "fednova", "federation": {"precision": "float16"}})
     Config.from_dict({"method": "fedavgm", "federation": {"precision": "float16"}})
 
@@ -311,7 +319,7 @@ def test_a_method_chooses_its_optimiser_unless_the_user_does() -> None:
     assert Config(local={"optimizer": "sgd", "lr": 0.5}).local_training.lr == 0.5
     assert Config(local={"momentum": 0.9}).local_training.optimizer == "sgd"
     with pytest.raises(
-        ConfigError, match=r"SCAFFOLD is not meant for adam: set .* to sgd"
+        ConfigError, match=r"SCAFFOLD is not meant for adam. Set .* to sgd"
     ):
         Config(method="scaffold", local={"optimizer": "adam"})
 

@@ -67,7 +67,7 @@ def test_a_wrong_key_names_itself_the_nearest_and_the_allowed(key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_dict(nested(wrong, 1))
     message = str(caught.value)
-    assert f"unknown key {wrong!r}" in message
+    assert f"the key {wrong!r}: it is unknown" in message
     assert f"did you mean {key!r}?" in message
     assert all(name in message.partition("Choose from")[2] for name in siblings)
 
@@ -75,7 +75,7 @@ def test_a_wrong_key_names_itself_the_nearest_and_the_allowed(key: str) -> None:
 def test_a_wrong_table_is_named_too() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"unknown key 'locale' \(did you mean 'local'\?\). Choose from method, method_options, rounds",
+        match=r"the key 'locale': it is unknown \(did you mean 'local'\?\). Choose from method, method_options, rounds",
     ):
         Config.from_dict({"locale": {"lr": 1.0}})
 
@@ -132,11 +132,17 @@ def test_options_of_an_impossible_type_are_a_config_error(
 @pytest.mark.parametrize(
     ("key", "meant"),
     [
-        ("size", "unknown key 'size'"),
+        ("size", "the key 'size': it is unknown"),
         ("data.size", "If size is an option of the source, write data.options.size."),
-        ("lr", "there is no key lr. There is pretrain.lr and local.lr and distill.lr"),
-        ("data.epsilon", "there is no key data.epsilon. There is privacy.epsilon"),
-        ("local.learning_rate", "unknown key 'local.learning_rate'"),
+        (
+            "lr",
+            "the key 'lr': there is no such key. Use pretrain.lr or local.lr or distill.lr",
+        ),
+        (
+            "data.epsilon",
+            "the key 'data.epsilon': there is no such key. Use privacy.epsilon",
+        ),
+        ("local.learning_rate", "the key 'local.learning_rate': it is unknown"),
     ],
 )
 def test_an_unknown_key_is_told_the_full_one(key: str, meant: str) -> None:

@@ -202,7 +202,7 @@ def test_nan_is_never_accepted(key: str) -> None:
 
 
 CHECKS = [
-    ("method=fedaus", "unknown method 'fedaus' (did you mean 'fedaux'?)"),
+    ("method=fedaus", "the method 'fedaus': it is unknown (did you mean 'fedaux'?)"),
     ("rounds=0", "rounds must be at least 1, not 0"),
     ("fraction=0", "fraction must be above 0 and at most 1, not 0.0"),
     ("fraction=1.1", "fraction must be above 0 and at most 1, not 1.1"),
@@ -211,8 +211,8 @@ CHECKS = [
     ("prototypes=3", "each prototype is a name or a table with a name"),
     ("prototypes=[{width = 3}]", "each prototype is a name or a table with a name"),
     ("data.options=3", "data.options must be a table of options"),
-    ("data=3", "data must be a table: write [data] and its settings below"),
-    ("local.lr", "--set 'local.lr' is not of the form key=value"),
+    ("data=3", "data must be a table. Write [data] and its settings below"),
+    ("local.lr", "--set 'local.lr': it is not of the form key=value"),
     ("rounds.more=1", "rounds must be a whole number, not {'more': 1}"),
     ("method=fed", "Choose from private-head, fedavg, fedprox, feddf, fedbe, fedavg+p"),
 ]
@@ -229,7 +229,7 @@ def test_every_check_says_what_is_wrong(override: str, fragment: str) -> None:
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"there is no config file .*none\.toml. `fedaux demo`"
+        ConfigError, match=r"there is no config file .*none\.toml. Run `fedaux init`"
     ):
         Config.load(tmp_path / "none.toml")
 
@@ -237,7 +237,7 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
 def test_invalid_toml_says_where(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text("rounds = = 3")
-    with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML: .*line 1"):
+    with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML .*line 1"):
         Config.load(path)
 
 
@@ -251,7 +251,7 @@ def test_toml_in_another_encoding_is_a_config_error(
 ) -> None:
     path = tmp_path / "run.toml"
     path.write_bytes(data)
-    with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML: .*utf-8"):
+    with pytest.raises(ConfigError, match=r"run\.toml is not valid TOML .*utf-8"):
         Config.load(path)
 
 
@@ -318,7 +318,7 @@ def test_a_computed_head_on_random_features_needs_no_word_of_heads() -> None:
     """`ridge+p` with random_features asked for head_only, which it always is."""
     config = Config.from_dict({"method": "ridge+p", "random_features": 64})
     assert config.head_only
-    with pytest.raises(ConfigError, match="set head_only = true"):
+    with pytest.raises(ConfigError, match="Set head_only = true"):
         Config.from_dict({"method": "fedavg", "random_features": 64})
 
 

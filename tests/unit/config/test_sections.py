@@ -44,7 +44,7 @@ CHECKS = [
     (
         "privacy.scorer=mean",
         (
-            "unknown privacy.scorer 'mean'. Choose from class-embedding, "
+            "the privacy.scorer 'mean': it is unknown. Choose from class-embedding, "
             "class-moments, logistic"
         ),
     ),

@@ -38,14 +38,17 @@ def test_a_function_by_its_name(module: str) -> None:
     [
         (
             "no_such_module:make",
-            r"thing 'no_such_module:make': no module 'no_such_module'. .*PYTHONPATH",
+            r"thing 'no_such_module:make': there is no module 'no_such_module'. .*PYTHONPATH",
         ),
         ("my_functions.room:make", r"no module 'my_functions\.room'"),
         (
             "my_functions:mak",
-            r"unknown function of module 'my_functions' 'mak' \(did you mean 'make'\?\). Choose from make$",
+            r"function of module 'my_functions' 'mak': it is unknown \(did you mean 'make'\?\). Choose from make\.$",
         ),
-        ("my_functions:number", "unknown function of module 'my_functions' 'number'"),
+        (
+            "my_functions:number",
+            "the function of module 'my_functions' 'number': it is unknown",
+        ),
         ("my_functions:", "is not of the form module:function"),
     ],
 )
@@ -113,7 +116,8 @@ def test_exit_codes_are_a_promise_to_scripts() -> None:
 def test_an_unknown_name_comes_with_the_nearest_and_all_allowed() -> None:
     near = str(unknown_name("norm", "bacth", ["batch", "group"]))
     assert (
-        near == "unknown norm 'bacth' (did you mean 'batch'?). Choose from batch, group"
+        near == "Cannot use the norm 'bacth': it is unknown (did you mean 'batch'?). "
+        "Choose from batch, group."
     )
     assert "did you mean" not in str(unknown_name("norm", "xyz", ["batch"]))
     assert str(unknown_name("norm", "x", iter([]))).endswith("Choose from none at all")
@@ -123,7 +127,7 @@ def test_what_fails_in_a_users_function_is_said_to_be_theirs() -> None:
     with (
         pytest.raises(
             UserCodeError,
-            match=r"source 'mine:load' failed: KeyError: 'x' .*test_errors\.py, line",
+            match=r"source 'mine:load': it failed with KeyError: 'x'. Correct .*test_errors\.py, line",
         ) as caught,
         user_code("source", "mine:load"),
     ):

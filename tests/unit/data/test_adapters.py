@@ -91,7 +91,7 @@ def test_items_have_labels_only_if_each_has_one() -> None:
 
 def test_what_cannot_be_stacked_says_so() -> None:
     odd = [(np.zeros((4, 4, 3), np.uint8), 0), (np.zeros((5, 4, 3), np.uint8), 1)]
-    with pytest.raises(RecordsError, match="size=32 crops and shrinks"):
+    with pytest.raises(RecordsError, match="size=32, which crops and shrinks"):
         from_torch(odd)
     with pytest.raises(RecordsError, match="is empty"):
         from_torch([])
@@ -146,7 +146,7 @@ def test_a_record_without_a_label_is_named(datasets: Any) -> None:
     """It became a class of its own, called nothing."""
     with pytest.raises(
         RecordsError,
-        match=r"record 1 of the dataset has no label\. Take such records out",
+        match=r"record 1 has no label\. Take such records out",
     ):
         from_huggingface(
             datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, None]})
@@ -180,7 +180,7 @@ def test_splits_and_persons_of_hugging_face(datasets: Any, tmp_path: Path) -> No
         )
         with pytest.raises(
             ConfigError,
-            match=r"the dataset has train, extra, but no 'val': name one with split=…\.",
+            match=r"it has train, extra, but no 'val'. Name one with split=…\.",
         ):
             open_source(
                 "huggingface", tmp_path / "saved", split="val", declared=declared

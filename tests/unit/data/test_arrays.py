@@ -438,5 +438,5 @@ def test_an_array_of_objects_says_how_to_save_it(tmp_path):
     """NumPy said "Array can't be memory-mapped: Python objects in dtype."."""
     rows = np.array([np.zeros(2), np.zeros(3)], dtype=object)
     np.save(tmp_path / "x.npy", rows, allow_pickle=True)
-    with pytest.raises(RecordsError, match=r"rows of different lengths: save numbers"):
+    with pytest.raises(RecordsError, match=r"rows of different lengths. Save numbers"):
         arrays.npy(tmp_path)

@@ -153,7 +153,7 @@ def test_plain_labels_are_no_names_and_a_simulation_calls_them_by_number(
     )
     with pytest.raises(
         RecordsError,
-        match="the test records have the label 3, which no training record has",
+        match="they have the label 3, which no training record has",
     ):
         open_data(
             Config.from_dict({}, [*overrides, f"data.path={tmp_path / 'odd.npz'}"])
@@ -337,7 +337,7 @@ def test_what_reads_each_record_alone_may_be_private(
 ) -> None:
     told = (
         r"data\.source = 'cifar10' reads a published data set as a whole"
-        r".*with npy, npz, .*, or with your function"
+        r".*Choose npy, npz, .*, or your function"
     )
     with pytest.raises(ConfigError, match=told):
         open_private(site("cifar10", tmp_path), "a")

@@ -264,7 +264,7 @@ def test_at_a_site_no_folder_is_taken_for_a_part(tmp_path: Path, name: str) -> N
     ).labels.tolist() == [1, 0]
     with pytest.raises(
         ConfigError,
-        match=r"there is no folder .*nowhere: correct split and test in data\.options",
+        match=r"there is no folder .*nowhere. Correct split and test in data\.options",
     ):
         records(site("images", alone, options={**SIZE, "split": "nowhere"}))
 

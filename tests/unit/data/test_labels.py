@@ -157,7 +157,7 @@ def test_the_file_is_in_the_folder_of_the_data_or_beside_the_file_of_each_client
 def test_who_has_declared_nothing_is_told_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as told:
         class_names(site("csv", tmp_path / "{client}" / "records.csv", ()), "a")
-    assert 'write their names into [data], classes = ["first", "second", ...]' in str(
+    assert 'Write their names into [data], classes = ["first", "second", ...]' in str(
         told.value
     )
     assert f"or one a line into {tmp_path / 'a' / 'classes.txt'}" in str(told.value)
@@ -207,6 +207,6 @@ def test_labels_without_names_are_the_classes_that_training_has() -> None:
     assert named_by_numbers(named_by_numbers(plain)).classes == ("0", "1")
     with pytest.raises(
         RecordsError,
-        match="the test records have the label 3, which no training record has",
+        match="they have the label 3, which no training record has",
     ):
         named_by_numbers(Corpus(corpus.train, Records(np.zeros((1, 1)), np.array([3]))))

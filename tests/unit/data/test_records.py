@@ -98,7 +98,7 @@ IMAGES = np.zeros((2, 8, 8, 1), np.uint8)
         (
             RecordSpec("image", (8, 8, 1)),
             IMAGES[0],
-            r"not of shape \(8, 8, 1\). A single record x goes in as x\[None\]",
+            r"not of shape \(8, 8, 1\). Give records of this shape, and a single record x as x\[None\]",
         ),
         (
             RecordSpec("image", (8, 8, 1)),
@@ -108,7 +108,7 @@ IMAGES = np.zeros((2, 8, 8, 1), np.uint8)
         (
             RecordSpec("image", (8, 8, 1)),
             IMAGES / 255,
-            "not float64: give pixels from 0 to 255, it scales them itself",
+            "not float64. Give pixels from 0 to 255, which it scales itself",
         ),
         (RecordSpec("image", (8, 8, 1)), 3, r"not of shape \(\)"),
         (RecordSpec("numbers", (2,)), [[1, 2], [3]], "not all of one shape"),
@@ -123,7 +123,7 @@ IMAGES = np.zeros((2, 8, 8, 1), np.uint8)
             "record 0 has a number that is missing, infinite or beyond float32",
         ),
         (RecordSpec("numbers", (2,)), [["a", "b"]], "takes numbers, not <U1"),
-        (RecordSpec("text"), "one text", r"A single text goes in as \[text\]"),
+        (RecordSpec("text"), "one text", r"Give a single text as \[text\]"),
         (RecordSpec("text"), ["a", 3], "Record 1 is a int"),
     ],
 )

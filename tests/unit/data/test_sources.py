@@ -78,7 +78,7 @@ def test_a_function_of_ones_own():
             "my_hospital:number",
             {},
             UnknownNameError,
-            "unknown function of module 'my_hospital' 'number'. Choose from .*scans",
+            "the function of module 'my_hospital' 'number': it is unknown. Choose from .*scans",
         ),
         (
             "my_hospital:scan",
@@ -90,7 +90,7 @@ def test_a_function_of_ones_own():
             "no_such_module:scans",
             {},
             UnknownNameError,
-            "no module 'no_such_module'. Is its folder on PYTHONPATH",
+            "no module 'no_such_module'. Put its folder on PYTHONPATH",
         ),
         ("my_hospital:scans", {}, ValueError, "missing a required argument: 'path'"),
         (
@@ -149,7 +149,7 @@ def test_a_source_that_knows_no_persons_says_so(
 ) -> None:
     with pytest.raises(
         ConfigError,
-        match=r"does not know the person of a record: data\.person = 'patient'",
+        match=r"does not know the person of a record. data\.person = 'patient'",
     ) as told:
         records(site("digits", person="patient"))
     assert told.value.code == Exit.SETTINGS

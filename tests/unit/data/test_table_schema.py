@@ -77,7 +77,7 @@ def test_what_is_wrong_is_named(table: dict[str, Any], said: str) -> None:
 def test_errors_name_the_file(tmp_path: Path) -> None:
     file = tmp_path / "schema.toml"
     with pytest.raises(
-        SchemaError, match=r"there is no such file\. `fedaux init table"
+        SchemaError, match=r"there is no such file\. Run `fedaux init table"
     ):
         TableSchema.load(file)
     file.write_text("label = ")

@@ -32,5 +32,5 @@ def test_a_key_is_one_that_flower_takes_and_is_not_replaced(tmp_path: Path) -> N
     private = load_ssh_private_key((tmp_path / "new" / "key").read_bytes(), None)
     assert try_load_public_key(public) == public_key_to_bytes(private.public_key())
     assert private.curve.name == "secp384r1"
-    with pytest.raises(KeyExistsError, match="--replace makes another"):
+    with pytest.raises(KeyExistsError, match="--replace to make another"):
         generate_key_pair(tmp_path / "new")

@@ -332,7 +332,9 @@ def test_records_that_cannot_be_read(site: Path, records: Path) -> None:
         "[data] in site.toml",
     )
     problem(
-        look(site, "nonsense", classes="abc")[1], "unknown source 'nonsense'", "[data]"
+        look(site, "nonsense", classes="abc")[1],
+        "the source 'nonsense': it is unknown",
+        "[data]",
     )
 
 

@@ -217,7 +217,7 @@ def test_a_change_that_would_have_no_effect_ends_the_process(
     monkeypatch.setattr(owner, name, lambda: None)
     with pytest.raises(
         PatchError,
-        match=rf"{name} is not as this version of fedaux expects .* nothing is started",
+        match=rf"{name} is not as this version of fedaux expects .* its protection would have no effect",
     ):
         apply()
     monkeypatch.delattr(owner, name)

@@ -195,7 +195,9 @@ def test_a_site_leaves(folder: Path) -> None:
         DeployError, match=r"sites/berlin is there already, .* Move it away"
     ):
         add_site(folder, "berlin", link)
-    with pytest.raises(DeployError, match=r"there is no site berlin\. There are paris"):
+    with pytest.raises(
+        DeployError, match=r"there is no site berlin\. Choose from paris"
+    ):
         remove_site(folder, "berlin", link)
     with pytest.raises(DeployError, match="the only site"):
         remove_site(folder, "paris", link)
@@ -261,7 +263,7 @@ def test_the_authority_may_be_kept_elsewhere_and_under_a_password(
 ) -> None:
     (folder / "ca").rename(tmp_path / "safe")
     with pytest.raises(
-        DeployError, match=r"ca\.key is not there: --ca says which folder"
+        DeployError, match=r"ca\.key is not there. Use --ca to name the folder"
     ):
         renew(folder)
     path = tmp_path / "safe" / "ca.key"

@@ -125,10 +125,10 @@ def test_a_restart_of_the_server_is_waited_for_and_no_line_is_shown_twice() -> N
 def test_a_server_that_is_not_there_is_an_error_that_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(LinkError, match=r"start superlink\.sh"):
+    with pytest.raises(LinkError, match=r"Start superlink\.sh"):
         control(Flower(None))[0].main(WORDS)
     monkeypatch.setattr(run_control, "SILENCE_LIMIT", 10.0)
-    with pytest.raises(LinkError, match="shows run 7 again"):
+    with pytest.raises(LinkError, match=r"Cannot follow run 7: .* Start run\.sh again"):
         control(Flower("", *[None] * 9))[0].main(WORDS)
 
 

@@ -203,7 +203,7 @@ def test_a_test_that_no_site_could_pay_for_is_refused(
 def test_private_records_do_not_stand_in_for_public_ones() -> None:
     table = {"data": {"source": "images", "path": "scans"}}
     with pytest.raises(
-        DeployError, match=r"public data of their own: name it in \[aux\]"
+        DeployError, match=r"public data of their own. Name it in \[aux\]"
     ):
         with_own_data(Config.from_dict(table), ["a"], {"a": "x"}, "test")
 

@@ -84,7 +84,7 @@ def test_damaged_images_are_left_out_or_stop(model: Model, tmp_path: Path) -> No
     broken.write_bytes(b"no image")
     found = evaluate_model(model, tmp_path / "scans")
     assert (int(found.total.table.sum()), found.skipped) == (59, (broken,))
-    with pytest.raises(UnreadableError, match=r"007.png cannot be read as an image"):
+    with pytest.raises(UnreadableError, match=r"007.png as an image: "):
         evaluate_model(
             model,
             tmp_path / "scans",
@@ -99,7 +99,7 @@ def test_folders_that_are_no_class_are_named(model: Model, tmp_path: Path) -> No
         RecordsError, match="has folders three, which are no class of this model"
     ):
         evaluate_model(model, tmp_path / "scans")
-    with pytest.raises(RecordsError, match="give a folder of images"):
+    with pytest.raises(RecordsError, match="Give a folder of images"):
         evaluate_model(model, tmp_path / "scans.txt")
 
 

@@ -72,7 +72,7 @@ def test_a_large_image_is_cropped_to_its_middle_and_shrunk(tmp_path: Path) -> No
     pixels = np.random.default_rng(0).integers(0, 256, (16, 20, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "large.png")
     with pytest.raises(
-        RecordsError, match=r"has 20×16 pixels, this model takes 8×8\. --resize"
+        RecordsError, match=r"has 20×16 pixels, and this model takes 8×8\. Use --resize"
     ):
         list(
             InputReader(RecordSpec("image", (8, 8, 1))).blocks([tmp_path / "large.png"])

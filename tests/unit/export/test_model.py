@@ -54,7 +54,7 @@ def test_it_is_found_from_above_and_in_its_run(folder: Path, original: Path) -> 
     assert np.array_equal(answers[0], answers[2])
     shutil.copytree(folder, folder.parent / "another")
     with pytest.raises(
-        ModelError, match=r"holds several models, choose one of .*another, .*mlp-0"
+        ModelError, match=r"holds several models. Choose one of .*another, .*mlp-0"
     ):
         Model.from_pretrained(folder.parent)
 
@@ -106,7 +106,7 @@ def cut(folder: Path) -> None:
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no card": (
         lambda f: (f / "card.json").unlink(),
-        "holds no model (card.json is missing). `fedaux export RUN`",
+        "holds no model (card.json is missing). Run `fedaux export RUN`",
     ),
     "no folder": (shutil.rmtree, "holds no model"),
     "no JSON": (lambda f: (f / "card.json").write_text("{"), "card.json is damaged"),
@@ -131,11 +131,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "prototype": (
         lambda f: edit(f, lambda card: card["prototype"].update(name="mpl")),
-        "unknown prototype 'mpl' (did you mean 'mlp'?)",
+        "the prototype 'mpl': it is unknown (did you mean 'mlp'?)",
     ),
     "option": (
         lambda f: edit(f, lambda card: card["prototype"]["options"].update(depth=3)),
-        "unknown option of prototype 'mlp' 'depth'",
+        "the option of prototype 'mlp' 'depth': it is unknown",
     ),
     "options": (
         lambda f: edit(f, lambda card: card["prototype"]["options"].update(hidden=[8])),
@@ -149,8 +149,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
             ),
         ),
         (
-            "prototype 'no_such_module:network': no module 'no_such_module'. Is its "
-            "folder on PYTHONPATH?"
+            "Cannot find prototype 'no_such_module:network': there is no module "
+            "'no_such_module'. Put its folder on PYTHONPATH"
         ),
     ),
     "kind": (
@@ -185,7 +185,7 @@ def test_weights_that_are_no_safetensors(folder: Path) -> None:
             sha256=hashlib.sha256(b"damaged").hexdigest()
         ),
     )
-    with pytest.raises(ModelError, match=r"cannot be read: .*[Hh]eader"):
+    with pytest.raises(ModelError, match=r"Cannot load the model in .*: .*[Hh]eader"):
         Model.from_pretrained(folder)
 
 
@@ -193,7 +193,7 @@ def test_a_run_that_was_not_exported(tmp_path: Path) -> None:
     made = finished_run(tmp_path)
     with pytest.raises(
         ModelError,
-        match=r"is a run that was not exported yet\. Do so with `fedaux export",
+        match=r"is a run that was not exported yet\. Run `fedaux export",
     ):
         Model.from_pretrained(made.folder)
 
@@ -222,7 +222,7 @@ def test_a_network_of_the_user_s_own(
     sys.modules.pop("own_network_of_test")
     with pytest.raises(
         ModelError,
-        match=r"no module 'own_network_of_test'\. Is its folder on PYTHONPATH",
+        match=r"no module 'own_network_of_test'\. Put its folder on PYTHONPATH",
     ):
         Model.from_pretrained(folder)
 

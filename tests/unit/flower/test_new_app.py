@@ -57,5 +57,5 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     write_app(tmp_path / "app")  # an empty folder is as good as a new one
     with pytest.raises(NewAppError, match="already there"):
         write_app(tmp_path / "app")
-    with pytest.raises(NewAppError, match="begin it with a letter"):
+    with pytest.raises(NewAppError, match="Begin it with a letter"):
         write_app(tmp_path / "2023")

@@ -120,7 +120,7 @@ def test_too_few_releases_leave_the_head_as_it_was(
 
 def test_the_head_must_be_the_last_linear_layer() -> None:
     with pytest.raises(
-        SettingsError, match=r"head = '1' is a ReLU: name the last nn.Linear"
+        SettingsError, match=r"head = '1': it is a ReLU. Name the last nn.Linear"
     ):
         make_strategy(head="1")
     with pytest.raises(SettingsError, match="classes = 4"):

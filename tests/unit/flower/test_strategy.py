@@ -315,7 +315,7 @@ def test_what_was_kept_is_asked_again(tmp_path: Path) -> None:
     one_round(second, make_grid(tmp_path))
     assert values(first) == values(second)
     with pytest.raises(
-        QuestionMismatchError, match="of another model: name another file"
+        QuestionMismatchError, match=r"of another model\. Name another file"
     ):
         make_strategy(model=OTHER, features=input_of("1"), keep=keep)
 
@@ -350,7 +350,7 @@ def test_settings_that_cannot_be_right_are_refused_before_anything_is_sent(
         make_strategy(features="body")
     with pytest.raises(
         SettingsError,
-        match=r"input_of\('fc'\): Sequential has 0, 1, 2, and no such layer",
+        match=r"input_of\('fc'\) is not in Sequential, which has 0, 1, 2",
     ):
         make_strategy(features=input_of("fc"))
     with pytest.raises(SettingsError, match="classes = 10, but Sequential gives"):

@@ -213,5 +213,5 @@ def test_dynamic_regularisation(tmp_path: Path, alpha: float, momentum: float) -
 def test_alpha_is_positive_and_models_are_sent_in_full() -> None:
     with pytest.raises(ConfigError, match=r"method_options\.alpha must be above 0"):
         Config.from_dict({"method": "feddyn", "method_options": {"alpha": 0.0}})
-    with pytest.raises(ConfigError, match="half precision drowns"):
+    with pytest.raises(ConfigError, match="half precision: it drowns"):
         Config.from_dict({"method": "feddyn", "federation": {"precision": "float16"}})

@@ -87,7 +87,8 @@ def test_a_device_that_is_not_there_is_named(
 ) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(
-        DeviceError, match=f"no device '{name}', only .*cpu: set device = 'auto'"
+        DeviceError,
+        match=f"device = '{name}': this machine has only .*cpu. Set device = 'auto'",
     ):
         find_device(name)
 

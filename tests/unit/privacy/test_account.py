@@ -186,7 +186,7 @@ def test_an_account_that_is_behind_what_the_server_heard_of_answers_nothing(
     known_entries = {"known_entries": 2, "signature": told.signature}
     with pytest.raises(
         BudgetError,
-        match="has 1 entries, but the server has recorded 2: this is an old copy",
+        match="has 1 entries, but the server has recorded 2, so this is an old copy",
     ):
         release(old, "x", never, **known_entries)
     with pytest.raises(BudgetError, match="old copy"):
@@ -459,7 +459,7 @@ def test_a_damaged_account_answers_nothing(tmp_path: Path, damage: str) -> None:
     release(tmp_path, "x")
     with (tmp_path / FILE).open("a") as file:
         file.write(f"{damage}\n")
-    with pytest.raises(BudgetError, match=r"is damaged: .*Restore the newest copy"):
+    with pytest.raises(BudgetError, match=r"is damaged, .*Restore the newest copy"):
         release(tmp_path, "x", never)
 
 
@@ -855,7 +855,7 @@ def test_a_vault_that_is_gone_altogether_is_written_off_once(tmp_path: Path) -> 
     assert account.write_off(2) == 2
     spent = account.account().epsilon
     assert 1.0 <= spent < 1.02
-    with pytest.raises(BudgetError, match="has 2 entries: of 2, none is missing"):
+    with pytest.raises(BudgetError, match="has 2 entries, and of 2, none is missing"):
         account.write_off(2)
     account.write_off(3)  # nothing was left, so it costs no more
     assert account.account().epsilon == pytest.approx(spent, rel=1e-3)

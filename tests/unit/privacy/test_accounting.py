@@ -115,7 +115,7 @@ def test_nothing_costs_nothing() -> None:
         == total_epsilon([Mechanism(0.0, steps=0)], DELTA, "replace-one")
         == 0.0
     )
-    with pytest.raises(ValueError, match="unknown adjacency 'x'"):
+    with pytest.raises(ValueError, match="the adjacency 'x': it is unknown"):
         total_epsilon([], DELTA, "x")
 
 

@@ -148,12 +148,12 @@ def test_weights_are_float32_on_the_processor() -> None:
     for name, network in networks.items():
         with pytest.raises(
             UnsupportedModuleError,
-            match=rf"in float32 \({name} is not\): place it there with \.cpu",
+            match=rf"in float32 \({name} is not\). Place it there with \.cpu",
         ):
             collected(network, records)
     placed = place(nn.Linear(2, 2), Compute(precision="bfloat16"))
     with pytest.raises(
-        UnsupportedModuleError, match="on the processor in float32: place it"
+        UnsupportedModuleError, match=r"on the processor in float32\. Place it"
     ):
         collected(placed, records)
     # the counter is an integer

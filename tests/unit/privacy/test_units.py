@@ -35,7 +35,7 @@ def test_a_person_is_a_unit_of_their_first_records() -> None:
 def test_no_records_are_no_units_and_unknown_words_are_refused() -> None:
     empty = Records(np.zeros((0, 2)), person=np.zeros(0, np.int64))
     assert Units.of(empty, "person", 2).count == Units.of(empty, "record", 2).count == 0
-    with pytest.raises(UnknownNameError, match="unknown unit 'family'"):
+    with pytest.raises(UnknownNameError, match="the unit 'family': it is unknown"):
         Units.of(empty, "family", 2)
     with pytest.raises(ValueError, match=r"Set data\.person"):
         Units.of(Records(np.zeros((2, 2))), "person", 2)

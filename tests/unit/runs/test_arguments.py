@@ -177,12 +177,15 @@ def test_settings_with_names_are_written_and_others_named(tmp_path: Path) -> Non
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "misspelt keyword": (
         {"round": 3},
-        "unknown keyword 'round' (did you mean 'rounds'?)",
+        "the keyword 'round': it is unknown (did you mean 'rounds'?)",
     ),
-    "unknown keyword": ({"zzz": 3}, "unknown keyword 'zzz'. Choose from data, public"),
+    "unknown keyword": (
+        {"zzz": 3},
+        "the keyword 'zzz': it is unknown. Choose from data, public",
+    ),
     "ambiguous keyword": (
         {"lr": 0.1},
-        "lr is not one setting: it may be pretrain.lr, local.lr, distill.lr",
+        "it is not one setting and may be pretrain.lr, local.lr, distill.lr",
     ),
     "fractional rounds": ({"rounds": 1.5}, "rounds must be a whole number, not 1.5."),
     "no rounds": ({"rounds": 0}, "rounds must be at least 1, not 0."),
@@ -206,16 +209,16 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "choice": (
         {"local": {"optimizer": "sdg"}},
-        "unknown local.optimizer 'sdg' (did you mean 'sgd'?)",
+        "the local.optimizer 'sdg': it is unknown (did you mean 'sgd'?)",
     ),
     "device": ({"device": "tpu"}, "device must be auto, cpu, cuda"),
     "method": (
         {"method": "fedauxx"},
-        "unknown method 'fedauxx' (did you mean 'fedaux'?)",
+        "the method 'fedauxx': it is unknown (did you mean 'fedaux'?)",
     ),
     "method of another type": (
         {"method": 3},
-        "the method is a name such as 'fedaux', a fedaux.Method",
+        "it must be a name such as 'fedaux', a fedaux.Method",
     ),
     "options of a method": (
         {"method": "fedavg", "method_options": {"beta": 0.5}},
@@ -229,12 +232,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"method": "scaffold", "local": {"optimizer": "adam"}},
         "SCAFFOLD is not meant for adam",
     ),
-    "pair without labels": ({"data": X}, "data has no labels: give a pair (x, y)"),
+    "pair without labels": ({"data": X}, "it has no labels. Give a pair (x, y)"),
     "three parts": ({"data": (X, Y, Y)}, "data: a tuple is a pair (x, y), not 3 parts"),
     "short labels": ({"data": (X, Y[:9])}, "data: x has 60 rows and y has 9 labels"),
     "one-hot labels": (
         {"data": (X, np.eye(3)[Y])},
-        "Take y.argmax(axis=1) of one-hot labels",
+        "such as y.argmax(axis=1) of one-hot labels",
     ),
     "missing label": ({"data": (X, [None, *Y[1:]])}, "data: y has no label in row 0"),
     "nan label": (
@@ -265,20 +268,20 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "clients and list": (
         {"data": [(X, Y)] * 2, "clients": 5},
-        "clients = 5, but data is a list for 2 clients.",
+        "clients = 5: data is a list for 2 clients.",
     ),
     "test of another class": (
         {"data": (X, ["a"] * 60), "test": (X, ["b"] * 60)},
         "test: the class b is in no",
     ),
-    "test alone": ({"test": (X, Y)}, "test belongs to data that are given with it"),
+    "test alone": ({"test": (X, Y)}, "it belongs to data that are given with it"),
     "a network": (
         {"model": Net()},
-        "model is a network, Net(…): give its class, model=Net",
+        "it is a network, Net(…), and every client starts from its own. Give its class, model=Net",
     ),
     "model of another type": (
         {"model": 7},
-        "model is a name, a class of nn.Module or a function",
+        "it must be a name, a class of nn.Module or a function",
     ),
     "model name": (
         {"model": {"nam": "cnn"}},
@@ -309,7 +312,7 @@ def test_wrong_use_is_named_before_anything_runs(case: str) -> None:
         ({"rounds": 1.5}, "rounds must be a whole number, not 1.5."),
         (
             {"method_options": [("beta", 1)]},
-            "method_options must be a table of options.",
+            "method_options must be a table of options, not",
         ),
         ({"prototypes": 3}, "each prototype is a name or a table with a name"),
     ],
@@ -341,14 +344,14 @@ def test_a_network_that_hides_its_last_layer_is_refused() -> None:
         match="Softmax does not return the output of its last linear layer, fc",
     ):
         build(PrototypeSpec(here.name_of(lambda: Softmax())), (1, 8, 8), 3, 0)
-    with pytest.raises(FedauxError, match="where do the features of ReLU end"):
+    with pytest.raises(FedauxError, match="Cannot find the features of ReLU"):
         build(PrototypeSpec(here.name_of(lambda: nn.ReLU())), (1, 8, 8), 3, 0)
 
 
 def test_comparisons_are_checked_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="compare takes a list of methods"):
         fedaux.compare("fedaux")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="compare needs at least one method"):
+    with pytest.raises(ConfigError, match="it needs at least one method"):
         fedaux.compare([])
     with pytest.raises(
         ConfigError, match=r"jobs = 2 needs parts that other processes can import"

@@ -227,5 +227,5 @@ def test_files_that_count_are_kept_and_others_deleted(tmp_path: Path) -> None:
     assert np.array_equal(standing.load("a", 2), 2 * logits)
     standing.path("a", 2).write_bytes(standing.path("a", 2).read_bytes()[:-9])
     for client, round_ in (("a", 2), ("b", 1)):
-        with pytest.raises(StateError, match="restore the folder teachers of the run"):
+        with pytest.raises(StateError, match="Restore the folder teachers of the run"):
             standing.load(client, round_)

@@ -13,16 +13,16 @@ from helpers.commands import paragraph, studies
 @pytest.mark.parametrize(
     ("words", "fragment"),
     [
-        (["privcy"], "unknown study 'privcy' (did you mean 'privacy'?)"),
+        (["privcy"], "the study 'privcy': it is unknown (did you mean 'privacy'?)"),
         (["heterogenity"], "did you mean 'heterogeneity'?"),
-        (["privacy", "--scale", "gpu"], "unknown scale 'gpu'"),
+        (["privacy", "--scale", "gpu"], "the scale 'gpu': it is unknown"),
         (
             ["privacy", "--scale", "paper"],
             "needs FEDAUX_DATA, a folder with the official files",
         ),
         (
             ["linear", "--tuned", "a", "--preset", "paper"],
-            "use one of them",
+            "Use one of them",
         ),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",

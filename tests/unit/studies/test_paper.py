@@ -53,5 +53,5 @@ def test_a_scale_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDAUX_DATA", raising=False)
     with pytest.raises(ConfigError, match="needs FEDAUX_DATA"):
         STUDIES["linear"].sweep("paper")
-    with pytest.raises(ConfigError, match="unknown scale 'cpuu'"):
+    with pytest.raises(ConfigError, match="the scale 'cpuu': it is unknown"):
         STUDIES["linear"].sweep("cpuu")

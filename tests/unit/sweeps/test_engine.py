@@ -165,7 +165,9 @@ def test_failures_end_with_the_code_of_the_first_and_the_way_on(
     ) as caught:
         failed(result, 2).raise_failures()
     assert caught.value.code is Exit.DATA
-    assert "The same command continues with what is missing" in str(caught.value)
+    assert "Run the same command again: it continues with what is missing" in str(
+        caught.value
+    )
     with pytest.raises(
         SweepError, match=r"5 of 8 runs failed \(the first 3 of 5\)"
     ) as caught:

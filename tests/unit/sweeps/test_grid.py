@@ -160,7 +160,7 @@ def test_values_are_short_and_exact(value: Any, text: str) -> None:
     [
         (
             '"data.alpa" = [1.0]',
-            "unknown key of [sweep] 'data.alpa' (did you mean 'data.alpha'?)",
+            "the key of [sweep] 'data.alpa': it is unknown (did you mean 'data.alpha'?)",
         ),
         ("sedes = 3", "(did you mean 'seeds'?)"),
         ("seeds = 0", "sweep.seeds must be a whole number of at least 1, not 0"),
@@ -177,7 +177,7 @@ def test_values_are_short_and_exact(value: Any, text: str) -> None:
         ("rounds = [1, 2, 1]", "sweep: rounds has [1] twice"),
         (
             "rounds = [1, 0]",
-            "the sweep cannot have an arm with rounds=0: rounds must be at least 1",
+            "the sweep cannot have an arm with rounds=0. Cannot use these settings: rounds must be at least 1",
         ),
         ("title = 3", "sweep.title must be text"),
         ("[sweep.data]\nalpha = 1.0", "data.alpha must be a list of values, [1.0, …]"),
@@ -195,7 +195,7 @@ def test_a_wrong_sweep_names_its_remedy(
 
 def test_a_file_without_a_sweep_and_a_sweep_that_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "plain.toml").write_text(TINY_TOML)
-    with pytest.raises(ConfigError, match=r"has no table \[sweep\]: add one"):
+    with pytest.raises(ConfigError, match=r"has no table \[sweep\]. Add one"):
         Sweep.load(tmp_path / "plain.toml", ["sweep.seeds=2"])
     assert list(
         Sweep.load(tmp_path / "plain.toml", ["sweep.data.alpha=[0.1, 1.0]"]).axes
@@ -268,12 +268,12 @@ def test_the_note_says_what_was_otherwise_when_it_was_tuned(tuned: Path) -> None
 def test_what_cannot_be_taken_is_refused(tuned: Path) -> None:
     chosen = MethodSettings.read(tuned)
     with pytest.raises(
-        ConfigError, match="feddf has not been tuned: tune it with the same budget"
+        ConfigError, match=r"it has not been tuned\. Tune it with the same budget"
     ):
         chosen.of("feddf")
     with pytest.raises(ConfigError, match=r"--set local.lr: the tuned settings"):
         chosen.refuse(["rounds=3", "local.lr=0.1"])
-    with pytest.raises(ConfigError, match="name the folder that `fedaux tune` wrote"):
+    with pytest.raises(ConfigError, match="Name the folder that `fedaux tune` wrote"):
         MethodSettings.read(tuned / "nowhere")
     (tuned / "odd.json").write_text("[]")
     with pytest.raises(ConfigError, match="is not a file of winners"):

@@ -44,7 +44,11 @@ class Keys:
         """Read what `to_bytes` wrote."""
         lengths = [KEY_BYTES, KEY_BYTES, SIGNATURE, SIGNATURE, SIGNATURE]
         if len(encoded) != sum(lengths):
-            raise SecureSumError(f"the keys of {sender} are not of this protocol")
+            raise SecureSumError(
+                f"Cannot add the vectors: the keys of {sender} are not of this "
+                "protocol. Install the same version of fedaux at the server and the "
+                "sites."
+            )
         fields = []
         start = 0
         for length in lengths:
@@ -84,7 +88,8 @@ def check_possession(sender: str, key: bytes, proof: bytes, message: bytes) -> N
         Ed25519PublicKey.from_public_bytes(key).verify(proof, message)
     except (InvalidSignature, ValueError) as error:
         raise SecureSumError(
-            f"{sender} does not prove that it knows the key that it sends"
+            f"Cannot add the vectors: {sender} does not prove that it knows the key "
+            "that it sends. Ask that site to check its key and start the run again."
         ) from error
 
 
@@ -93,7 +98,10 @@ def check_encoding(sender: str, key: bytes) -> None:
     try:
         agreement_key(key)
     except KeyEncodingError as error:
-        raise SecureSumError(f"a key of {sender} cannot be used: {error}") from error
+        raise SecureSumError(
+            f"Cannot add the vectors: a key of {sender} cannot be used ({error}). Ask "
+            "that site to check its key and start the run again."
+        ) from error
 
 
 def derive(shared: bytes, info: bytes) -> bytes:

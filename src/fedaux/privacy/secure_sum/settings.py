@@ -52,9 +52,9 @@ def honest_sites(threshold: int, sites: int, colluders: int) -> int:
     """
     if 2 * threshold - sites <= colluders or threshold - colluders < 2:
         raise SecureSumError(
-            f"with {colluders} of {sites} sites on the server's side, a sum that needs "
-            f"{threshold} protects no one: raise federation.threshold, lower "
-            "federation.colluders, or ask more sites"
+            f"Cannot protect a secure sum: with {colluders} of {sites} sites on the "
+            f"server's side, a sum that needs {threshold} protects no one. Raise "
+            "federation.threshold, lower federation.colluders, or ask more sites."
         )
     return threshold - colluders
 
@@ -69,7 +69,10 @@ def sum_settings(terms: SumTerms, roster: Mapping[str, bytes] | None) -> SumSett
         roster = _simulated_roster(terms.sites)
     missing = [name for name in terms.sites if name not in roster]
     if missing:
-        raise SecureSumError(f"{', '.join(missing)} is not in this site's roster")
+        raise SecureSumError(
+            f"Cannot take part in a secure sum: {', '.join(missing)} is not in this "
+            "site's roster. Install the server's newest roster at this site."
+        )
     keys = {name: roster[name] for name in terms.sites}
     purpose = json.dumps([terms.order, terms.attempt, terms.colluders, terms.scale])
     return SumSettings(terms.run, purpose, keys, terms.threshold, terms.length)
@@ -107,17 +110,21 @@ class SumSettings:
         sites = len(self.roster)
         if not LEAST_SITES <= sites <= MOST_SITES:
             raise SecureSumError(
-                f"a secure sum needs {LEAST_SITES} to {MOST_SITES} sites, and there "
-                f"are {sites}"
+                f"Cannot form a secure sum: it needs {LEAST_SITES} to {MOST_SITES} "
+                f"sites, and there are {sites}. Change the number of sites."
             )
         least = least_threshold(sites)
         if not least <= self.threshold <= sites:
             raise SecureSumError(
-                f"of {sites} sites a sum needs between {least} and {sites}, not "
-                f"{self.threshold}"
+                f"Cannot form a secure sum: of {sites} sites a sum needs between "
+                f"{least} and {sites}, not {self.threshold}. Change "
+                "federation.threshold."
             )
         if self.length < 1:
-            raise SecureSumError("a secure sum needs vectors of at least one number")
+            raise SecureSumError(
+                "Cannot form a secure sum: it needs vectors of at least one number. "
+                "Start the run again."
+            )
 
     @cached_property
     def context(self) -> bytes:
@@ -147,11 +154,16 @@ class SumSettings:
 
     def verify(self, name: str, signature: bytes, message: bytes) -> None:
         if name not in self.roster:
-            raise SecureSumError(f"{name!r} is not in this site's roster")
+            raise SecureSumError(
+                f"Cannot check a message: {name!r} is not in this site's roster. "
+                "Install the server's newest roster at this site."
+            )
         key = Ed25519PublicKey.from_public_bytes(self.roster[name])
         try:
             key.verify(signature, message)
         except InvalidSignature as error:
             raise SecureSumError(
-                f"a message of {name} does not bear its signature"
+                f"Cannot check a message: a message of {name} does not bear its "
+                "signature. Compare the fingerprint of the roster with that of the "
+                "server."
             ) from error

@@ -64,6 +64,7 @@ def combine(shares: Sequence[bytes], weights: Sequence[int]) -> bytes:
     value = total % PRIME
     if value >= 2 ** (8 * KEY_BYTES):
         raise SecureSumError(
-            "shares do not add up to a secret: a site has sent a wrong one"
+            "Cannot remove the masks: shares do not add up to a secret, because a site "
+            "has sent a wrong one. Start the run again."
         )
     return value.to_bytes(KEY_BYTES, "big")

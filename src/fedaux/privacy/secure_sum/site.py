@@ -202,7 +202,10 @@ class SiteState:
             reason = "this sum is finished"
         elif condition:
             return
-        raise SecureSumError(f"{self.name} refuses: {reason}")
+        raise SecureSumError(
+            f"Cannot take part in the secure sum: {self.name} refuses, because "
+            f"{reason}. Start the run again."
+        )
 
     def _enough(self, names: Iterable[str]) -> None:
         count = len(set(names))
@@ -221,7 +224,8 @@ class SiteState:
             message = self._box(sender, address).decrypt(NONCE, box, address)
         except InvalidTag as error:
             raise SecureSumError(
-                f"{self.name} refuses: shares of {sender} were altered on their way"
+                f"Cannot take part in the secure sum: {self.name} refuses, because "
+                f"shares of {sender} were altered on their way. Start the run again."
             ) from error
         self._require(
             len(message) == 2 * SHARE, f"shares of {sender} are not of this protocol"
@@ -242,7 +246,10 @@ def new_site(settings: SumSettings, name: str) -> SiteState:
     system.
     """
     if name not in settings.roster:
-        raise SecureSumError(f"{name!r} is not in the roster")
+        raise SecureSumError(
+            f"Cannot take part in a secure sum: {name!r} is not in the roster. Install "
+            "the server's newest roster at this site."
+        )
     return SiteState(
         settings,
         name,

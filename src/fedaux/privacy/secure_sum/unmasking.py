@@ -75,8 +75,9 @@ def unmasked_sum(
     senders = {unmasking.sender for unmasking in replies}
     if len(senders) < settings.threshold:
         raise SecureSumError(
-            f"{len(replies)} sites answered the last step, {settings.threshold} are "
-            "needed"
+            f"Cannot remove the masks: {len(replies)} sites answered the last step, "
+            f"{settings.threshold} are needed. Start the run again when more sites are "
+            "connected."
         )
     by_position = sorted(replies, key=lambda reply: settings.position(reply.sender))
     used = by_position[: settings.threshold]
@@ -94,8 +95,8 @@ def unmasked_sum(
         mask_key = combine([unmasking.mask_keys[lost] for unmasking in used], weights)
         if public_key(mask_key) != keys[lost].mask_key:
             raise SecureSumError(
-                f"the shares of {lost} do not add up to its key: a site has sent a "
-                "wrong one"
+                f"Cannot remove the masks: the shares of {lost} do not add up to its "
+                "key, because a site has sent a wrong one. Start the run again."
             )
         for survivor in masked:
             secret = pair_secret(mask_key, keys[lost], keys[survivor], partners)
