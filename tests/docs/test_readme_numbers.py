@@ -33,8 +33,8 @@ TRAINED = {  # arms of studies/encoders.py at α = 0.01
     "FedAUX": "FedAUX, ε = 1, class moments, private-head start",
 }
 HEADS = {  # keys of studies/secure_sums.py: arm, ε and draw of noise
-    "**private head**, local noise": "local, 20, class moments|1|{draw}|0",
-    "**private head**, secure sum": "secure, 20 sites|1|0|{draw}",
+    "**private head**, local noise, `lite0-20`": "local, 20, class moments|1|{draw}|0",
+    "**private head**, secure sum, `lite0-secure`": "secure, 20 sites|1|0|{draw}",
 }
 
 
@@ -157,7 +157,8 @@ def demo_rows() -> list[str]:
             for t in (1, 5)
             if all(t in curve for curve in seeds.values())
         ]
-        found.append(f"| {label} | {' | '.join(cells)} |")
+        name = ", `digits`" if label == "Private head" else ""
+        found.append(f"| {label}{name} | {' | '.join(cells)} |")
     return found
 
 
