@@ -28,7 +28,7 @@ Threads = Annotated[
     typer.Option(
         min=1,
         help=(
-            "Threads for PyTorch; 1 is fastest for small models and exactly repeatable."
+            "Threads for PyTorch. 1 is fastest for small models and exactly repeatable."
         ),
     ),
 ]

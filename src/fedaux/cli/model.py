@@ -148,7 +148,7 @@ def predict(
         bool,
         typer.Option(
             "--keep",
-            help="Write a table's own columns beside its predictions; needs --out.",
+            help="Write the table's columns beside its predictions. Needs --out.",
         ),
     ] = False,
     strict: Strict = False,
@@ -329,8 +329,8 @@ def _print_skipped(console: Console, skipped: Sequence[Path]) -> None:
     if len(skipped) > 3:
         names += " …"
     warning = (
-        f"{len(skipped)} of the files could not be read and were left out: {names}; "
-        "--strict stops there."
+        f"{len(skipped)} of the files could not be read and were left out: {names}. "
+        "Use --strict to stop there instead."
     )
     console.print(f"[bold yellow]{escape(warning)}[/bold yellow]", soft_wrap=True)
 
@@ -387,7 +387,7 @@ def _own_columns(
         found = all_columns(path, model.schema.header)
         if columns and list(found) != list(columns):
             raise typer.BadParameter(
-                f"{path} has other columns than {inputs[0]}; classify the files one by "
+                f"{path} has other columns than {inputs[0]}. Classify the files one by "
                 "one",
                 param_hint="--keep",
             )

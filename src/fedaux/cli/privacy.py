@@ -61,7 +61,7 @@ def report(
     limit: Annotated[
         int,
         typer.Option(
-            help="How many clients to show, those that spent most first; 0 shows all."
+            help="How many clients to show, those that spent most first. 0 shows all."
         ),
     ] = 10,
     as_json: Json = False,
@@ -211,7 +211,7 @@ def plan(
     kept = round(100 * outcome.kept)
     console.print(
         f"Of {clients} teachers, {outcome.teachers:.1f} then count on a public "
-        f"example; {right} % of the weight goes to the right ones ({ideal} % without "
+        f"example, and {right} % of the weight goes to the right ones ({ideal} % without "
         f"noise, {even} % if all counted alike). [bold]{kept} % of the signal is "
         "kept[/bold]. Expect no more than that of what FedAUX without noise would "
         "gain over FedDF+P.",

@@ -88,7 +88,7 @@ def run(
         int,
         typer.Option(
             min=0,
-            help="Merge this number of regional servers; 0 simulates all clients.",
+            help="Merge this number of regional servers. 0 simulates all clients.",
         ),
     ] = 0,
     dry_run: Annotated[

@@ -105,7 +105,7 @@ def warn_of_far_features(
         "features, their mean direction has length %.2f (far: above %.2f). The head "
         "computed from releases then loses accuracy, most of all with few records or a "
         "small ε. Use public data of the same kind, unlabelled. This was checked here "
-        "before anything was spent; the server is not told.",
+        "before anything was spent. The server is not told.",
         order.client,
         math.sqrt(found.found),
         math.sqrt(found.limit),

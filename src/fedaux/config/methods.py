@@ -186,8 +186,8 @@ METHODS: dict[str, Method] = {
     **_MORE,
     **_pretrained(_MORE),
 }
-"""All methods by the name that `method` takes: private-head; those of the paper;
-fedaux-scaffold; and fedet, fedavgm, fedadam, fedyogi, fednova, scaffold, feddyn, ridge,
+"""All methods by the name that `method` takes: private-head, those of the paper,
+fedaux-scaffold, fedet, fedavgm, fedadam, fedyogi, fednova, scaffold, feddyn, ridge,
 discriminant, class-means, each also with +p."""
 
 

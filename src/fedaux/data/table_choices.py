@@ -426,7 +426,7 @@ def _notes(
 def _short_lines(table: TextTable) -> str:
     return (
         f"{table.short} of {len(table)} lines have more or fewer values than the first "
-        "line has names; is there a line break within quotes?"
+        "line has names. Is there a line break within quotes?"
     )
 
 
@@ -465,7 +465,7 @@ def _notes_of_sites(table: TextTable, schema: TableSchema) -> list[str]:
         if len(filled) == 1:
             notes.append(
                 f"{name}: only {filled.pop()} has values, so the column says whose a "
-                "record is; take it out of the schema, unless all sites will have it"
+                "record is. Take it out of the schema, unless all sites will have it"
             )
     return notes
 

@@ -85,10 +85,10 @@ _DIFFERENCES = (
 )
 _SUMMED_MODELS = (
     "the sums of the sites' models, sizes, losses and, where sites teach, weighted "
-    f"logits are seen without differential privacy; {_DIFFERENCES}"
+    f"logits are seen without differential privacy, and {_DIFFERENCES}"
 )
 _SUMMED_SUMS = (
-    "the sum of the sites' features is seen without differential privacy; "
+    "the sum of the sites' features is seen without differential privacy, and "
     f"{_DIFFERENCES}"
 )
 _COUNTS = "counts of held-out records"

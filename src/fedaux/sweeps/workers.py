@@ -184,6 +184,6 @@ def _died(process: SpawnProcess) -> TaskError:
     return TaskError(
         Exit.STOPPED,
         f"its process was ended {reason} from outside: often memory ran out, and fewer "
-        "--jobs help; "
-        'your program must start sweeps below `if __name__ == "__main__":`.',
+        "--jobs help. "
+        'Your program must start sweeps below `if __name__ == "__main__":`.',
     )
