@@ -5,61 +5,16 @@ docs/pictures.py` writes them again.
 """
 
 from collections.abc import Iterator
-from html import escape
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 import torch
+from drawing import IMAGES, INNER, PROTECTED, SERVER, SITE, arrow, box, picture, words
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-IMAGES = Path(__file__).resolve().parent / "images"
 WIDTH = 520
-SERVER, SITE, PROTECTED, INNER = "#2f5d8c", "#7d4a78", "#2e7560", "#ffffff2e"
-HEAD = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"
-     role="img" aria-labelledby="t d"
-     font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif">
-  <!-- Drawn by docs/pictures.py. Text is on filled shapes, so it reads on light and on dark pages. -->
-  <title id="t">{title}</title>
-  <desc id="d">{described}</desc>
-  <style>
-    text {{ fill: #fff; font-size: 16px; }}
-    .h {{ font-size: 18px; font-weight: 600; }}
-    .m {{ text-anchor: middle; }}
-    .line {{ stroke: #8a94a6; stroke-width: 2.5; fill: none; }}
-  </style>
-  <defs>
-    <marker id="a" viewBox="0 0 10 10" refX="8.5" refY="5" markerWidth="7" markerHeight="7" orient="auto">
-      <path d="M0 0 L10 5 L0 10 z" fill="#8a94a6"/>
-    </marker>
-  </defs>
-"""
-
-
-def picture(title: str, described: str, height: float, shapes: list[str]) -> str:
-    head = HEAD.format(
-        width=WIDTH, height=height, title=escape(title), described=escape(described)
-    )
-    return head + "".join(f"  {shape}\n" for shape in shapes) + "</svg>\n"
-
-
-def box(left: float, top: float, width: float, height: float, fill: str) -> str:
-    return (
-        f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height:g}" '
-        f'rx="9" fill="{fill}"/>'
-    )
-
-
-def words(left: float, top: float, text: str, kind: str = "") -> str:
-    named = f' class="{kind}"' if kind else ""
-    return f'<text x="{left:g}" y="{top:g}"{named}>{escape(text)}</text>'
-
-
-def arrow(path: str) -> str:
-    return f'<path class="line" d="{path}" marker-end="url(#a)"/>'
-
 
 # Why averaging forgets: two sites, two classes each, all of it computed below.
 
@@ -199,7 +154,7 @@ def forgetting() -> str:
         "four classes have their area."
     )
     height = 10 + 2 * (PANEL + HEADLINE + 18)
-    return picture("Why averaging forgets", described, height, shapes)
+    return picture("Why averaging forgets", described, (WIDTH, height), shapes)
 
 
 # Three uses of public data.
@@ -247,7 +202,7 @@ def public_data() -> str:
         "with, under differential privacy, and four fifths are labelled by the "
         "clients' models together, so that one student learns from the labels."
     )
-    return picture("Three uses of public data", described, 450, shapes)
+    return picture("Three uses of public data", described, (WIDTH, 450), shapes)
 
 
 # Who sees what: the same three sites under three settings.
@@ -330,7 +285,7 @@ def sight() -> str:
         "noisy sum of all sites."
     )
     height = 10 + len(SETTINGS) * (BLOCK + 14)
-    return picture("Who sees what", described, height, shapes)
+    return picture("Who sees what", described, (WIDTH, height), shapes)
 
 
 # The parts of a deployment, as `fedaux deploy init` writes them.
@@ -367,7 +322,7 @@ def topology() -> str:
         "supernode.sh, which calls the server over TLS. Its records are never sent, and "
         "its vault has the account of what was spent."
     )
-    return picture("The parts of a deployment", described, 504, shapes)
+    return picture("The parts of a deployment", described, (WIDTH, 504), shapes)
 
 
 if __name__ == "__main__":

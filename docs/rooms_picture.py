@@ -4,8 +4,9 @@ that it imports from.
 
 import ast
 from functools import cache
-from html import escape
 from pathlib import Path
+
+from drawing import GREY, IMAGES, PROTECTED, SERVER, arrow, box, picture, words
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "src" / "fedaux"
@@ -37,23 +38,6 @@ MARKS = {
     "cli": "no torch",
 }
 WIDTH, HEIGHT, GAP, FLOOR = 980, 46, 14, 68
-HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="t d"
-     font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif">
-  <!-- Drawn by docs/rooms_picture.py. Text stands on filled shapes, so it reads on light and on dark pages. -->
-  <title id="t">The rooms of fedaux</title>
-  <desc id="d">{described}</desc>
-  <style>
-    text {{ fill: #fff; font-size: 15px; }}
-    .h {{ font-size: 18px; font-weight: 600; }}
-    .m {{ font-size: 12px; text-anchor: end; fill: #d7deea; }}
-    .line {{ stroke: #8a94a6; stroke-width: 2; fill: none; }}
-  </style>
-  <defs>
-    <marker id="a" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">
-      <path d="M0 0 L10 5 L0 10 z" fill="#8a94a6"/>
-    </marker>
-  </defs>
-"""
 
 
 @cache
@@ -113,24 +97,20 @@ def boxes() -> dict[str, tuple[float, float, float]]:
     return places
 
 
-def drawn_room(room: str, left: float, top: float, width: float) -> str:
-    colour = (
-        "#2f5d8c"
-        if room in ("flower", "deploy")
-        else "#2e7560"
-        if room == "privacy"
-        else "#4a5466"
-    )
-    mark = (
-        f'<text x="{left + width - 12:g}" y="{top + 18:g}" class="m">{MARKS[room]}</text>'
-        if room in MARKS
-        else ""
-    )
-    return (
-        f'  <rect x="{left:g}" y="{top:g}" width="{width:g}" height="{HEIGHT}" rx="8" fill="{colour}"/>\n'
-        f'  <text x="{left + 14:g}" y="{top + 20:g}" class="h">{room}</text>\n'
-        f'  <text x="{left + 14:g}" y="{top + 38:g}">{escape(PURPOSES[room])}</text>{mark}\n'
-    )
+def drawn_room(room: str, left: float, top: float, width: float) -> list[str]:
+    fill = GREY
+    if room in ("flower", "deploy"):
+        fill = SERVER
+    if room == "privacy":
+        fill = PROTECTED
+    shapes = [
+        box(left, top, width, HEIGHT, fill),
+        words(left + 14, top + 20, room, "h"),
+        words(left + 14, top + 38, PURPOSES[room], "s"),
+    ]
+    if room in MARKS:
+        shapes.append(words(left + width - 12, top + 18, MARKS[room], "e"))
+    return shapes
 
 
 def drawn_arrow(
@@ -149,7 +129,7 @@ def drawn_arrow(
     else:
         facing = max(upper[0], lower[0]) + min(upper[0] + upper[2], lower[0] + lower[2])
         path = f"M{facing / 2:g} {start:g} V{lower[1] - 2:g}"
-    return f'  <path class="line" d="{path}" marker-end="url(#a)"/>\n'
+    return arrow(path)
 
 
 def draw() -> str:
@@ -160,16 +140,12 @@ def draw() -> str:
         f"{room}: {', '.join(direct(room)) or 'nothing'}" for room in order
     )
     height = 10 + (max(map(floor, PURPOSES)) + 1) * FLOOR - (FLOOR - HEIGHT) + 10
-    lines = [drawn_arrow(places[room], places[other]) for room, other in arrows]
-    return "".join(
-        [
-            HEAD.format(width=WIDTH, height=height, described=described),
-            *lines,
-            *(drawn_room(room, *places[room]) for room in order),
-            "</svg>\n",
-        ]
-    )
+    shapes = [drawn_arrow(places[room], places[other]) for room, other in arrows]
+    for room in order:
+        shapes += drawn_room(room, *places[room])
+    size = (WIDTH, height)
+    return picture("The rooms of fedaux", described, size, shapes, "rooms_picture.py")
 
 
 if __name__ == "__main__":
-    (DOCS / "images" / "rooms.svg").write_text(draw(), encoding="utf-8")
+    (IMAGES / "rooms.svg").write_text(draw(), encoding="utf-8")

@@ -5,6 +5,7 @@ rooms is up to date.
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,12 @@ SCRIPTS = sorted(
     for folder in ("benchmarks", "studies", "docs")
     for path in ROOT.glob(f"{folder}/*.py")
 )
+
+
+@pytest.fixture(autouse=True)
+def _beside_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script of docs/ imports `drawing` from its folder."""
+    monkeypatch.syspath_prepend(ROOT / "docs")
 
 
 def imported(path: Path) -> ModuleType:
@@ -50,3 +57,20 @@ def test_the_pictures_are_those_of_their_script(name: str) -> None:
     assert drawn == getattr(pictures, name.replace("-", "_"))(), (
         "run `python docs/pictures.py`"
     )
+
+
+PHONE = 358  # pixels that a picture has on a screen of 390
+
+
+@pytest.mark.parametrize("name", ["phases", "release", "round"])
+def test_the_pictures_of_phases_can_be_read_on_a_phone(name: str) -> None:
+    """They are those of their script, and no text is below 14 pixels."""
+    pictures = imported(ROOT / "docs" / "phase_pictures.py")
+    drawn = (pictures.IMAGES / f"{name}.svg").read_text(encoding="utf-8")
+    assert drawn == pictures.PICTURES[name](), "run `python docs/phase_pictures.py`"
+    (width,) = re.findall(r'^<svg .*?width="(\d+)"', drawn)
+    used = set(re.findall(r'class="(h|s|e)\b', drawn))
+    sizes = dict(re.findall(r"\.(h|s|e) \{ font-size: (\d+)px", drawn))
+    (plain,) = re.findall(r"text \{ fill: #fff; font-size: (\d+)px", drawn)
+    smallest = min(int(size) for size in [plain, *(sizes[kind] for kind in used)])
+    assert smallest * PHONE / int(width) >= 14
