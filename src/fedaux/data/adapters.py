@@ -224,10 +224,10 @@ def _schema_spec(name: str, feature: Any) -> RecordSpec:
     shape = _fixed_shape(feature)
     if shape is None:
         raise ConfigError(
-            f"Cannot read the column {name!r}: it is {feature}, which does not state "
-            "the shape of a record. Write options = {size = 32} for images or options "
-            "= {shape = 5} for numbers, or name a column of texts, options = {record = "
-            '"text"}.'
+            f"Cannot read the dataset: the column {name!r} is {feature}, which does "
+            "not state the shape of a record. Write options = {size = 32} for images "
+            "or options = {shape = 5} for numbers, or name a column of texts, options "
+            '= {record = "text"}.'
         )
     return RecordSpec("numbers", shape)
 

@@ -186,9 +186,9 @@ def relabel_strictly(corpus: Corpus, classes: tuple[str, ...]) -> Corpus:
             names = dict(enumerate(corpus.classes))
             shown = [names.get(label, str(label)) for label in undeclared]
             raise RecordsError(
-                f"Cannot read labels: {', '.join(shown)} are not among the declared "
-                f"classes {', '.join(classes)}. Declare them in data.classes or "
-                "classes.txt, the same everywhere, or take such records out."
+                f"Cannot read the records: labels {', '.join(shown)} are not among the "
+                f"declared classes {', '.join(classes)}. Declare them in data.classes "
+                "or classes.txt, the same everywhere, or take such records out."
             )
     return relabelled
 

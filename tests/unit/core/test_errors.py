@@ -120,7 +120,7 @@ def test_an_unknown_name_comes_with_the_nearest_and_all_allowed() -> None:
         "Choose from batch, group."
     )
     assert "did you mean" not in str(unknown_name("norm", "xyz", ["batch"]))
-    assert str(unknown_name("norm", "x", iter([]))).endswith("Choose from none at all")
+    assert str(unknown_name("norm", "x", iter([]))).endswith("Choose from none at all.")
 
 
 def test_what_fails_in_a_users_function_is_said_to_be_theirs() -> None:

@@ -111,7 +111,7 @@ def test_no_two_parties_read_the_same_records(
 ) -> None:
     base = "--config my.toml --site oslo --site rome"
     said = refused(place, monkeypatch, capsys, base)
-    assert "add --data oslo=PATH --data rome=PATH" in said
+    assert "Add --data oslo=PATH --data rome=PATH" in said
     same = "--data oslo=sites/oslo --data rome=./sites/oslo --test test"
     assert "are the same records" in refused(
         place, monkeypatch, capsys, f"{base} {same}"

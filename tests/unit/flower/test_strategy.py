@@ -353,7 +353,7 @@ def test_settings_that_cannot_be_right_are_refused_before_anything_is_sent(
         match=r"input_of\('fc'\) is not in Sequential, which has 0, 1, 2",
     ):
         make_strategy(features=input_of("fc"))
-    with pytest.raises(SettingsError, match="classes = 10, but Sequential gives"):
+    with pytest.raises(SettingsError, match="classes = 10: Sequential gives"):
         make_strategy(classes=10)
     with pytest.raises(SettingsError, match="0 rows"):
         make_strategy(public=public()[:0])
