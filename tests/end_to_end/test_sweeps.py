@@ -224,7 +224,9 @@ def test_a_failing_arm_does_not_end_the_others(
     assert fedaux(monkeypatch, *words, "--set", "rounds=1") == Exit.DATA
     out, err = capsys.readouterr()
     assert "2 of 3 runs failed. " in paragraph(err)
-    reason = "source 'broken:wrong' failed: ValueError: no such records"
+    reason = (
+        "Cannot use source 'broken:wrong': it failed with ValueError: no such records"
+    )
     assert f"data.source = broken:wrong, seed 0: {reason}" in paragraph(err)
     assert "Run the same command again: it continues with what is missing" in paragraph(
         err

@@ -185,10 +185,10 @@ CASES = [
     Case("text for a network of numbers", RUN, Exit.DATA, "For text 'bert' or 'encoder' will do",
          ["data.source=csv", "data.path=notes.csv"]),
     Case("own source returns something else", RUN, Exit.DATA, "returned list", ["data.source=mine:nothing"]),
-    Case("own source fails", RUN, Exit.DATA, "source 'mine:failing' failed: KeyError", ["data.source=mine:failing"]),
+    Case("own source fails", RUN, Exit.DATA, "source 'mine:failing': it failed with KeyError", ["data.source=mine:failing"]),
     Case("own network without width", RUN, Exit.SETTINGS, "give it an integer `width`",
          ["prototypes=mine:widthless"]),
-    Case("own network fails", RUN, Exit.DATA, "prototype 'mine:broken' failed: KeyError", ["prototypes=mine:broken"]),
+    Case("own network fails", RUN, Exit.DATA, "prototype 'mine:broken': it failed with KeyError", ["prototypes=mine:broken"]),
     Case("alpha beyond reason", RUN, Exit.DATA, "alpha must lie between 1e-6", ["data.alpha=1e-9"]),
     Case("private training of BatchNorm", RUN, Exit.PRIVACY, "set norm = 'group' in its prototype, or head_only = true",
          ["privacy.private_training=true", "privacy.epsilon_total=1", 'prototypes=[{name="mlp", norm="batch"}]']),
@@ -200,7 +200,7 @@ CASES = [
     Case("report of nothing", "report empty", Exit.FOLDER, "empty holds no run"),
     Case("privacy report of nothing", "privacy report empty", Exit.FOLDER, "empty holds no run"),
     Case("export of nothing", "export empty", Exit.FOLDER, "empty holds no run"),
-    Case("a file for a folder", "run CONFIG --out notes.csv", Exit.FOLDER, "notes.csv is a file. Give --out"),
+    Case("a file for a folder", "run CONFIG --out notes.csv", Exit.FOLDER, "notes.csv: it is a file. Give --out"),
     Case("check of no site", "deploy check empty", Exit.FOLDER, "Name a folder that `fedaux deploy init` has written"),
     Case("evaluate without a model", "evaluate empty notes.csv", Exit.FOLDER,
          "empty holds no model (card.json is missing)"),
@@ -312,7 +312,7 @@ def test_a_starter_is_not_written_over(fedaux: Fedaux) -> None:
     assert fedaux("init model")[0] == 0
     code, err = fedaux("init model")
     assert code == Exit.FOLDER
-    assert "model.toml is already there. Name another folder" in one_paragraph(err)
+    assert "model.toml: it is already there. Name another folder" in one_paragraph(err)
 
 
 def test_a_deployment_is_not_written_over(fedaux: Fedaux) -> None:

@@ -91,6 +91,25 @@ def test_an_existing_app_runs_in_flowers_simulation_with_its_handler_and_strateg
     assert releases(home) == stored
 
 
+@pytest.mark.slow
+def test_the_baseline_runs_in_flowers_simulation_as_its_readme_says(
+    tmp_path: Path,
+) -> None:
+    """`flwr run .` with Ray, as whoever reviews a baseline calls it."""
+    app = shutil.copytree(EXAMPLES / "flower-baseline", tmp_path / "app")
+    home = tmp_path / "home"
+    home.mkdir()
+    with Servers(tmp_path / "servers", plain=True) as servers:
+        servers.environment["HOME"] = str(home)  # where the accounts are kept
+        servers.superlink("--simulation")
+        text = simulate(servers, app, 'algorithm-name="fedaux"', nodes=10)
+    accuracies = re.findall(r"^accuracy ([\d.]+)", text, re.MULTILINE)
+    assert len(accuracies) == 6
+    assert float(accuracies[-1]) > 0.7
+    assert "are (1, 1e-05)-differentially private" in text
+    assert list((home / ".fedaux").rglob("release-*.json"))
+
+
 def releases(home: Path) -> dict[str, str]:
     found = sorted((home / ".fedaux" / "digits-app").glob("client-*/release-*.json"))
     assert all(json.loads(path.read_text())["epsilon"] == 1.0 for path in found)

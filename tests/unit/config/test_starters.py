@@ -59,7 +59,7 @@ def test_the_module_beside_a_config_has_the_functions_that_it_names(
 def test_no_file_is_written_over_and_none_beside_it(tmp_path: Path) -> None:
     (tmp_path / "my_model.py").write_text("mine")
     with pytest.raises(
-        StarterError, match=r"my_model\.py is already there. Name another folder"
+        StarterError, match=r"my_model\.py: it is already there\. Name another folder"
     ) as caught:
         write_starter("model", tmp_path)
     assert caught.value.code == Exit.FOLDER

@@ -24,7 +24,7 @@ REGIONS = [part.name for part in RegionSpec.all(3)]
 def test_a_server_that_is_down_is_an_error_that_names_it(folder: Path) -> None:
     env, address = folder / "server" / "server.env", unused_address()
     env.write_text(env.read_text().replace("LOCAL=127.0.0.1:8443", f"LOCAL={address}"))
-    with pytest.raises(LinkError, match=f"the server at {address} request failed"):
+    with pytest.raises(LinkError, match=f"the server at {address}: the request failed"):
         ControlLink(folder / "server").nodes()
 
 
