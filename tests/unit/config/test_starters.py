@@ -70,7 +70,7 @@ def test_no_file_is_written_over_and_none_beside_it(tmp_path: Path) -> None:
 def test_an_unknown_kind_names_the_others(tmp_path: Path) -> None:
     with pytest.raises(
         UnknownNameError,
-        match=r"'image' \(did you mean 'images'\?\). Choose from head, images, table, text, model",
+        match=r"'image': it is unknown \(did you mean 'images'\?\). Choose from head, images, table, text, model",
     ):
         write_starter("image", tmp_path)
 

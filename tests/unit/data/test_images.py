@@ -101,7 +101,7 @@ def test_images_by_a_pattern_of_their_paths(tmp_path: Path) -> None:
             [persons[shade] for shade in shades(simulated)]
         )
     with pytest.raises(
-        ConfigError, match=r"data\.person = '\(' is not a regular expression"
+        ConfigError, match=r"data\.person = '\(': it is not a regular expression"
     ):
         records(site("images", tmp_path, person="(", options=SIZE))
 
@@ -223,7 +223,7 @@ def test_a_sites_images_need_a_size_whatever_they_are(
         folder = write_images(tmp_path / str(number), files)
         with pytest.raises(
             ConfigError,
-            match=r"options = \{size = 32\}|mode = 'F' must be one of L, RGB, RGBA",
+            match=r"options = \{size = 32\}|mode = 'F': it must be one of L, RGB, RGBA",
         ) as told:
             records(site("images", folder, options=options))
         assert told.value.code == Exit.SETTINGS
@@ -317,7 +317,7 @@ def test_folders_that_may_be_sites_are_never_taken_for_classes(tmp_path: Path) -
     folder = hospitals(tmp_path / "sites")
     with pytest.raises(
         ConfigError,
-        match=r'are berlin, paris sites or classes\? .* ill, normal.*"folders".*"berlin"',
+        match=r'whether berlin, paris are sites or classes\. .* ill, normal.*"folders".*"berlin"',
     ):
         open_source("images", folder)
     assert open_source("images", folder, folders="classes").classes == (

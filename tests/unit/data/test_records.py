@@ -124,7 +124,7 @@ IMAGES = np.zeros((2, 8, 8, 1), np.uint8)
         ),
         (RecordSpec("numbers", (2,)), [["a", "b"]], "takes numbers, not <U1"),
         (RecordSpec("text"), "one text", r"Give a single text as \[text\]"),
-        (RecordSpec("text"), ["a", 3], "Record 1 is a int"),
+        (RecordSpec("text"), ["a", 3], "record 1 is a int"),
     ],
 )
 def test_records_that_do_not_fit(

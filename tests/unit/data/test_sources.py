@@ -84,7 +84,7 @@ def test_a_function_of_ones_own():
             "my_hospital:scan",
             {},
             UnknownNameError,
-            r"'scan' \(did you mean 'scans'\?\)",
+            r"'scan': it is unknown \(did you mean 'scans'\?\)",
         ),
         (
             "no_such_module:scans",

@@ -61,7 +61,7 @@ def test_a_file_says_what_it_was_written_from(tmp_path: Path) -> None:
         (changed("größe", values=[]), "columns.größe: a category names its values"),
         (changed("größe", values=["a", "a"]), "values must differ"),
         (TABLE | {"columns": {}}, "a schema needs [columns]"),
-        (TABLE | {"columns": {"age": 3}}, "columns.age must be a table"),
+        (TABLE | {"columns": {"age": 3}}, "columns.age: it must be a table"),
         (TABLE | {"label": "age"}, "columns.age: this column is the label"),
         (TABLE | {"site": "smoker"}, "columns.smoker: this column is the site"),
         (TABLE | {"delimiter": ";;"}, "delimiter must be one character"),

@@ -293,7 +293,7 @@ def test_teaching_without_public_data_is_found_before_an_order_is(
     (site / "site.toml").write_text(f'{text}\n[teachers]\nrun_on = "clients"\n')
     settings = checks.load_settings(site)
     assert isinstance(settings, checks.CheckResult)
-    problem(settings, "teachers.run_on = 'clients' needs aux.source", "site.toml")
+    problem(settings, "teachers.run_on = 'clients': it needs aux.source", "site.toml")
     assert "set method to that of the run" in settings.detail
 
 

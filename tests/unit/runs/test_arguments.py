@@ -167,7 +167,7 @@ def test_settings_with_names_are_written_and_others_named(tmp_path: Path) -> Non
     assert Config.load(config.save(tmp_path / "run.toml")) == config
     with pytest.raises(
         ConfigError,
-        match=r"^prototypes, data\.source, aux\.source cannot be written, being objects",
+        match=r"prototypes, data\.source, aux\.source cannot be written, being objects",
     ):
         make_config(data=(X, Y), public=X, model=lambda: Net()).save(
             tmp_path / "own.toml"
@@ -251,14 +251,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "nan in x": (
         {"data": (np.full((4, 2), np.nan), [0, 1, 0, 1])},
-        "data: x has NaN or infinity in row 0",
+        "data: x: it has NaN or infinity in row 0",
     ),
-    "no rows": ({"data": (X[:0], Y[:0])}, "data: x has no rows"),
+    "no rows": ({"data": (X[:0], Y[:0])}, "data: x: it has no rows"),
     "objects": (
         {"data": ([object()] * 3, [0, 1, 2])},
-        "data: x must be only numbers or only texts",
+        "data: x: it must be only numbers or only texts",
     ),
-    "a number": ({"data": 3}, "data must be an array with one row for each record"),
+    "a number": ({"data": 3}, "data: it must be an array with one row for each record"),
     "no file": ({"data": "no/such/folder"}, "there is no no/such/folder"),
     "numbers in a list": ({"data": [1.0, 2.0]}, "a list has one entry for each client"),
     "empty list": ({"data": []}, "an empty list has data of no client"),
@@ -341,7 +341,7 @@ def test_a_network_that_hides_its_last_layer_is_refused() -> None:
     assert build(PrototypeSpec(here.name_of(lambda: Net())), (1, 8, 8), 3, 0).width == 8
     with pytest.raises(
         FedauxError,
-        match="Softmax does not return the output of its last linear layer, fc",
+        match="Softmax: it does not return the output of its last linear layer, fc",
     ):
         build(PrototypeSpec(here.name_of(lambda: Softmax())), (1, 8, 8), 3, 0)
     with pytest.raises(FedauxError, match="Cannot find the features of ReLU"):
@@ -354,7 +354,7 @@ def test_comparisons_are_checked_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="it needs at least one method"):
         fedaux.compare([])
     with pytest.raises(
-        ConfigError, match=r"jobs = 2 needs parts that other processes can import"
+        ConfigError, match=r"jobs = 2: it needs parts that other processes can import"
     ):
         fedaux.compare(["fedavg", Method("Mine")], tmp_path, data=(X, Y), jobs=2)
 
@@ -363,7 +363,7 @@ def test_a_data_frame_says_how_it_is_given() -> None:
     """It had "no labels"."""
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"age": [1.0, 2.0], "label": [0, 1]})
-    with pytest.raises(FedauxError, match=r"data is a DataFrame.*drop\(columns="):
+    with pytest.raises(FedauxError, match=r"data: it is a DataFrame.*drop\(columns="):
         make_config("fedaux", data=frame)
 
 

@@ -230,7 +230,7 @@ def test_adam_takes_no_momentum_along() -> None:
         ),
         ({"local.lr": 0.1}, "tune: local.lr must be a list of values"),
         ({"bugdet": 3}, "did you mean 'budget'?"),
-        ({"fedaux": 3}, "tune.fedaux must be a table of lists"),
+        ({"fedaux": 3}, "tune.fedaux: it must be a table of lists"),
         ({"seed": [1]}, "Write seeds = 3"),
     ],
     ids=lambda value: str(value)[:24],
