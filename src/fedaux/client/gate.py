@@ -317,8 +317,8 @@ def check_looks(config: Config, of_model: bool = True) -> None:
     """
     if config.privacy.look_epsilon == 0 and not of_model:
         raise OrderError(
-            "Cannot answer a look: this site's own settings allow none. Its owner can "
-            "set privacy.look_epsilon in site.toml."
+            "Cannot answer a look: this site's own settings allow none. Ask its owner, "
+            "who can set privacy.look_epsilon in site.toml."
         )
     if of_model and (config.privacy.look_epsilon == 0 or not config.tests_at_sites):
         raise OrderError(
@@ -337,12 +337,13 @@ def check_columns(tallies: Tallies, config: Config) -> None:
         if schema is None or tally.column not in schema.columns:
             raise OrderError(
                 f"Cannot count by the column {tally.column!r}: this site's own schema "
-                "does not have it."
+                "does not have it. Give the server and every site the same schema.toml."
             )
         if tally.values != schema.columns[tally.column].values:
             raise OrderError(
                 f"Cannot count by the column {tally.column!r}: its values are not "
-                "those of this site's own schema."
+                "those of this site's own schema. Give the server and every site the "
+                "same schema.toml."
             )
 
 

@@ -52,8 +52,8 @@ def require_lines(file: Path) -> None:
         )
     if next(lines_of(file), None) is None:
         raise RecordsError(
-            f"Cannot read {file}: it is empty. The first line must name the columns, "
-            "and each other line is a record."
+            f"Cannot read {file}: it is empty. Write the names of the columns into the "
+            "first line, and a record into each other line."
         )
 
 
