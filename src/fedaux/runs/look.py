@@ -86,8 +86,8 @@ def stored_look(folder: Path, config: Config) -> DataLook | None:
     found = DataLook.from_dict(facts, config)
     if facts["run"] != config.run_id or found.tallies != tallies_to_count(config):
         raise StateError(
-            f"{folder} holds another look: its settings or its schema differ. Choose a "
-            "new folder."
+            f"Cannot look: {folder} holds another look, because its settings or its "
+            "schema differ. Choose a new folder."
         )
     return found
 

@@ -153,7 +153,8 @@ def look_at_data(
             f"{failure.client}: {failure.reason}" for failure in counted.failures[:3]
         )
         raise LookError(
-            f"Cannot show the data: no site has counted its records ({reasons})."
+            f"Cannot show the data: no site has counted its records ({reasons}). Start "
+            "the look again when that is fixed."
         )
     config = server.config
     look = DataLook(
