@@ -201,7 +201,7 @@ class StackedClient:
         """
         started = time.perf_counter()
         trains_heads = bool(order.h0) and can_batch_heads(site.config)
-        if not trains_heads or order.max_grad_norm:
+        if not trains_heads or order.max_grad_norm or order.class_weights:
             return None
         check_order(order)
         admit(order, site)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -62,10 +63,11 @@ def train_local(
     term: Term | None = None,
     freeze_batch_norm: bool = False,
     max_grad_norm: float = 0.0,
+    class_weights: NDArray[np.float32] | None = None,
 ) -> TrainingSummary:
-    """Train for E epochs on cross-entropy. `term`, a function of the parameters, is
-    added to every gradient. The sum is then scaled down to `max_grad_norm`, unless that
-    is 0.
+    """Train for E epochs on cross-entropy, in whose mean a record counts as much as
+    `class_weights` says of its class. `term`, a function of the parameters, is added to
+    every gradient. The sum is then scaled down to `max_grad_norm`, unless that is 0.
 
     A frozen BatchNorm normalises by the statistics that came with the model and keeps
     them. Its weights are trained.
@@ -78,6 +80,9 @@ def train_local(
     labels = compute_of(model).put(
         torch.from_numpy(np.ascontiguousarray(records.labels))
     )
+    weights = None
+    if class_weights is not None:
+        weights = compute_of(model).put(torch.tensor(class_weights))
     parameters = list(model.parameters())
     descent = optimizer.make(parameters)
     steps = 0
@@ -85,7 +90,8 @@ def train_local(
     for _ in range(epochs):
         losses.clear()
         for rows in batches(len(records), batch_size, generator):
-            loss = F.cross_entropy(forward(model, records.batch(rows)), labels[rows])
+            logits = forward(model, records.batch(rows))
+            loss = weighted_loss(logits, labels[rows], weights)
             losses.append((loss.detach(), len(rows)))
             descent.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -98,6 +104,15 @@ def train_local(
     # the resident model must not keep a second model's worth of gradients
     descent.zero_grad()
     return TrainingSummary(mean_loss(losses), steps)
+
+
+def weighted_loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean over records of weight·cross-entropy. PyTorch's mean by weights would
+    undo them at a client of one class.
+    """
+    if weights is None:
+        return F.cross_entropy(logits, labels)
+    return (F.cross_entropy(logits, labels, reduction="none") * weights[labels]).mean()
 
 
 def gradient_term(
@@ -284,6 +299,7 @@ def _train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
             term=task.term,
             freeze_batch_norm=order.freeze_batch_norm,
             max_grad_norm=order.max_grad_norm,
+            class_weights=ordered_class_weights(order),
         )
     seconds = time.perf_counter() - started
     return LocalResult(
@@ -297,6 +313,16 @@ def _train_plainly(task: ClientTask, rows: OpenRows) -> LocalResult:
 def labelled(records: Records) -> Records:
     """Return the records to train on without privacy: those with a declared label."""
     return records.take(np.flatnonzero(records.labels >= 0))
+
+
+def ordered_class_weights(order: TrainOrder) -> NDArray[np.float32] | None:
+    """Return the weight of each class, or None if all records count alike."""
+    weights = order.class_weights.get("weights")
+    if weights is not None and len(weights) != order.classes:
+        raise OrderError(
+            f"the order has {len(weights)} class weights for {order.classes} classes"
+        )
+    return weights
 
 
 def ordered_optimizer(order: TrainOrder) -> Optimizer:

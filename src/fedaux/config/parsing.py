@@ -265,6 +265,11 @@ def convert_value(hint: Any, value: Any, key: str, known: Sequence[str] = ()) ->
             f"{value!r}. Correct the value.",
         )
         return value
+    if hint == (tuple[float, ...] | Literal["balanced"]):
+        if isinstance(value, str):
+            require_choice(key, value, ["balanced"])
+            return value
+        return convert_value(tuple[float, ...], value, key)
     if get_origin(hint) is Literal:
         require(
             isinstance(value, str),

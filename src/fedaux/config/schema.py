@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
 import re
 import tomllib
@@ -43,6 +44,7 @@ from fedaux.config.sections import (
 from fedaux.core import here
 
 RandomFeatures = Annotated[int, Within("[0, 100000]")]
+BALANCED = "balanced"  # of `class_weights`
 Precision = Literal["auto", "float32", "bfloat16"]
 
 
@@ -70,6 +72,10 @@ class Config(Settings):
     # class-means or random. auto is private-head if clients make releases, and random
     # otherwise
     head_init: str = "auto"
+    # how much a record of each class counts, in the order of data.classes, for example
+    # [1, 3]. balanced makes all classes count alike, by the counts that releases or sums
+    # of features contain. With [], every record counts 1
+    class_weights: tuple[float, ...] | Literal["balanced"] = ()
     # which clients are asked before round 1: those selected for it, or all. auto is all
     # for a private head
     prepare: Literal["auto", "selected", "all"] = "auto"
@@ -106,6 +112,7 @@ class Config(Settings):
         )
         self._check_features()
         self._check_analytic_head()
+        self._check_class_weights(method)
         self._check_secure(method)
         self._check_privacy()
         self._check_prototypes()
@@ -291,6 +298,27 @@ class Config(Settings):
             "a head under noise.",
         )
 
+    def _check_class_weights(self, method: Method) -> None:
+        weights = self.class_weights
+        if not weights:
+            return
+        require(
+            isinstance(weights, str)
+            or all(0 < weight < math.inf for weight in weights),
+            f"class_weights must be numbers above 0, not {weights}.",
+        )
+        require(
+            weights != BALANCED or self.knows_class_counts,
+            f"class_weights = 'balanced' needs to know how many records each class has, "
+            f"and with {method.label} clients send no such counts: write the weights "
+            "yourself, for example class_weights = [1, 3].",
+        )
+        require(
+            not self.privacy.private_training,
+            "class_weights have no effect with privacy.private_training, which clips "
+            "every record's gradient to one length: leave class_weights out.",
+        )
+
     def _check_secure(self, method: Method) -> None:
         federation = self.federation
         if not federation.secure:
@@ -337,6 +365,13 @@ class Config(Settings):
         if method.analytic or self.head_start == "random":
             return method if method.analytic else None
         return find_method(self.head_start)
+
+    @property
+    def knows_class_counts(self) -> bool:
+        """Whether clients send counts of their classes, with or without noise."""
+        scorers = ("class-embedding", "class-moments")
+        counted = self.releases and self.privacy.scorer in scorers
+        return counted or self.analytic_head is not None
 
     @property
     def trains(self) -> bool:

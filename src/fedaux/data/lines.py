@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import csv
 import gzip
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 MAX_FIELD_SIZE = 2**31 - 1  # characters; the csv module's default is 131,072
 
 
-SPECIAL = re.compile(r'["\r\n]')  # what a parser of fields looks for beside delimiters
+_SHORT = 6  # bytes of a line that may be its end and a byte order mark only
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the first bytes of such a file
 
 
@@ -33,16 +32,34 @@ def lines_of(file: Path, encoding: str = "utf-8") -> Iterator[str]:
     opened = gzip.open if file.suffix == ".gz" else open
     with opened(file, "rb") as stream:
         for line in stream:
-            text = line.decode(encoding, "replace")
-            text = text.removesuffix("\n").removesuffix("\r")
-            yield text.removeprefix("\ufeff")
+            yield _decoded(line, encoding)
+
+
+def count_lines(file: Path, encoding: str = "utf-8", empty: bool = True) -> int:
+    """How many lines `lines_of` has; without `empty`, of those in which there is
+    something. Hardly a line is decoded for that.
+    """
+    opened = gzip.open if file.suffix == ".gz" else open
+    with opened(file, "rb") as stream:
+        if empty:
+            return sum(1 for _ in stream)
+        return sum(
+            1 for line in stream if len(line) > _SHORT or _decoded(line, encoding)
+        )
+
+
+def _decoded(line: bytes, encoding: str) -> str:
+    text = line.decode(encoding, "replace")
+    text = text.removesuffix("\n").removesuffix("\r")
+    return text.removeprefix("\ufeff")
 
 
 def split_line(line: str, delimiter: str = ",") -> list[str]:
     """Parse the fields of one line separately: an open quote ends with the line, and a
     malformed line has no fields.
     """
-    if line and not SPECIAL.search(line):  # which is most lines, and five times as fast
+    # most lines have nothing else that a parser looks for, and this is far faster
+    if line and '"' not in line and "\r" not in line and "\n" not in line:
         return line.split(delimiter)
     try:
         return next(csv.reader([line], delimiter=delimiter), [])

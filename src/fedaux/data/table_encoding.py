@@ -51,19 +51,36 @@ def to_numbers(
     """`to_number` of each text, NaN for a missing one, in a fraction of the time if all
     of them are numbers.
     """
-    told = texts
-    if not missing.isdisjoint(texts):
-        told = ["nan" if text in missing else text for text in texts]
-    everything = "".join(told)
-    usual = told
-    if decimal == ",":
-        usual = [text.replace(",", ".") for text in told]
-    if "_" not in everything and (decimal == "." or "." not in everything):
-        try:
-            return np.fromiter(map(float, usual), np.float64, len(usual))
-        except ValueError:
-            pass
+    if not _has_numbers(missing, decimal):
+        numbers = _all_numbers(texts, decimal)
+        if numbers is not None:
+            return numbers
+    told = ["nan" if text in missing else text for text in texts]
+    numbers = _all_numbers(told, decimal)
+    if numbers is not None:
+        return numbers
     return np.array([to_number(text, decimal) for text in told], dtype=np.float64)
+
+
+@lru_cache(maxsize=64)
+def _has_numbers(missing: frozenset[str], decimal: str) -> bool:
+    """Whether a missing value is written as a number, such as -999."""
+    numbers = [to_number(text, decimal) for text in missing]
+    return any(number == number for number in numbers)
+
+
+def _all_numbers(texts: Sequence[str], decimal: str) -> Numbers | None:
+    """`to_number` of each text at once, or None if one of them may be no number."""
+    everything = "".join(texts)
+    if "_" in everything or (decimal == "," and "." in everything):
+        return None
+    usual = texts
+    if decimal == ",":
+        usual = [text.replace(",", ".") for text in texts]
+    try:
+        return np.fromiter(map(float, usual), np.float64, len(usual))
+    except ValueError:
+        return None
 
 
 def same_name(text: str) -> str:
@@ -119,7 +136,10 @@ def encode(
             parts += _flags(column, texts)
         else:
             parts += _categories(column, texts, missing)
-    return np.stack(parts, axis=1).astype(np.float32)
+    encoded = np.empty((len(parts[0]), len(parts)), dtype=np.float32)
+    for place, part in enumerate(parts):
+        encoded[:, place] = part
+    return encoded
 
 
 def _numbers(

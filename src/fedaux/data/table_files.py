@@ -20,7 +20,13 @@ import numpy as np
 
 from fedaux.data.arrays import require_file
 from fedaux.data.labels import name_or_nobody
-from fedaux.data.lines import MAX_FIELD_SIZE, is_utf_16, lines_of, split_line
+from fedaux.data.lines import (
+    MAX_FIELD_SIZE,
+    count_lines,
+    is_utf_16,
+    lines_of,
+    split_line,
+)
 from fedaux.data.parquet import is_parquet, open_parquet, python_value
 from fedaux.data.records import RecordsError
 from fedaux.data.table_schema import TableHeader
@@ -61,7 +67,9 @@ def count_records(file: Path, header: TableHeader, every_line: bool) -> int:
     """How many records a file has. With `every_line`, an empty line is one."""
     if is_parquet(file):
         return int(open_parquet(file, _EXTRA).metadata.num_rows)
-    return sum(1 for _ in _lines(file, header, every_line))
+    count = count_lines(file, header.encoding, empty=every_line)
+    first = next(lines_of(file, header.encoding))
+    return count - 1 if first or every_line else count
 
 
 def read_blocks(
@@ -118,6 +126,14 @@ def _texts(column: Any, decimal: str) -> list[str]:
     if numbers and not column.null_count:
         values = column.to_numpy().tolist()  # the same in a fraction of the time
     return [cell_text(value, decimal) for value in values]
+
+
+def stripped(texts: Sequence[str]) -> Sequence[str]:
+    """Texts without spaces around them, at once if there are none in any of them."""
+    everything = "".join(texts)
+    if everything.split(maxsplit=1) == [everything]:
+        return texts
+    return list(map(str.strip, texts))
 
 
 def cell_text(value: Any, decimal: str) -> str:

@@ -29,6 +29,7 @@ from fedaux.data.table_files import (
     count_records,
     file_columns,
     read_blocks,
+    stripped,
 )
 from fedaux.data.table_schema import Column, SchemaError, TableSchema
 
@@ -263,12 +264,12 @@ def _corpus(
     names: list[list[str]] = [[], [], []]
     start = 0
     for texts in blocks:
-        columns = [list(map(str.strip, texts[position])) for position in features]
+        columns = [stripped(texts[position]) for position in features]
         end = start + len(columns[0])
         x[start:end] = encode(schema, columns)
         for known, position in zip(names, (label, site, person), strict=True):
             if position >= 0:
-                known += map(str.strip, texts[position])
+                known += stripped(texts[position])
         start = end
     records = Records(x)
     if label >= 0:

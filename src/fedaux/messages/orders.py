@@ -125,6 +125,7 @@ STANDARDISATION = ArrayGroup(
         "deviation": ArrayType(FLOAT, ("H",), low=SMALLEST_FLOAT),
     }
 )
+CLASS_WEIGHTS = ArrayGroup({"weights": ArrayType(FLOAT, ("C",), low=SMALLEST_FLOAT)})
 _EMBEDDING = {"mean": ArrayType(FLOAT, ("H",)), "basis": ArrayType(FLOAT, ("H", "k"))}
 PUBLIC_ARRAYS: dict[str, Mapping[str, ArrayType]] = {  # by scorer
     "class-embedding": _EMBEDDING,
@@ -283,6 +284,8 @@ class TrainOrder:
     freeze_batch_norm: bool = asked(Flag(), Part.RUN, default=False)
     # to which a step's gradient is scaled down, without noise; 0: to none
     max_grad_norm: float = asked(Number(0, 1e30, whole=False), Part.RUN, default=0.0)
+    # how much the loss of a record of each class counts; empty: 1
+    class_weights: Arrays = asked(CLASS_WEIGHTS, Part.ROUND, default_factory=dict)
     plan: str = asked(HASH, Part.CARRIER, default="")
     sum: str = asked(SUM, Part.CARRIER, default="")
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -116,19 +116,21 @@ class ClassMomentsScorer(ClassEmbeddingScorer):
         reference: Reference,
         releases: Sequence[Release],
         kind: str = "discriminant",
+        *,
+        weights: Vector | float = 1.0,
     ) -> HeadArrays:
         """Compute a head on h0's own features. `kind` is one of `HEADS`, where there
         are second moments.
         """
         split = exact_split(public)
         if is_signed(split):
-            weights, bias = SignedSum.of(public, releases).head(reference)
-            return on_features(public, weights, bias)
+            signed = SignedSum.of(public, releases)
+            return on_features(public, *signed.head(reference, weights))
         if not split[2]:
-            return self.pool(public, releases).head(public, reference)
+            return super().head(public, reference, releases, weights=weights)
         moments = Moments.of(public, self.classes, releases)
-        weights, bias = HEADS[kind](moments, reference)
-        return on_features(public, weights, bias)
+        moments = replace(moments, pooled=replace(moments.pooled, weights=weights))
+        return on_features(public, *HEADS[kind](moments, reference))
 
     def size(self, public: Arrays) -> int:
         """Refuse a split that is none, and a map that is too wide: before anything is

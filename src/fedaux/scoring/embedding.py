@@ -14,7 +14,7 @@ process for every message.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -223,17 +223,27 @@ class ClassEmbeddingScorer(PortableScorer):
             [self.class_values(public, release) for release in releases]
         )
 
+    def balanced(self, public: Arrays, releases: Sequence[Release]) -> Vector:
+        """Weights with which all classes count alike, from the noisy counts."""
+        return self.pool(public, releases).balanced
+
     def class_values(self, public: Arrays, release: Release) -> ClassValues:
         """Return sums and counts of a release in units of records, with their noise."""
         return class_values(release, self.classes)
 
     def head(
-        self, public: Arrays, reference: Reference, releases: Sequence[Release]
+        self,
+        public: Arrays,
+        reference: Reference,
+        releases: Sequence[Release],
+        *,
+        weights: Vector | float = 1.0,
     ) -> HeadArrays:
         """Compute a head on h0's own features from releases alone, which costs no
-        further privacy.
+        further privacy. A record of class c counts `weights`[c].
         """
-        return self.pool(public, releases).head(public, reference)
+        pooled = replace(self.pool(public, releases), weights=weights)
+        return pooled.head(public, reference)
 
     def fit_arrays(
         self, public: Arrays, reference: Reference, releases: Sequence[Release]
@@ -316,6 +326,7 @@ class Pooled:
     sigma: Vector  # (C,): noise on each coordinate of the means
     records: Vector  # (C,): in each class
     shares: Vector  # (clients, C), each row summing to 1
+    weights: Vector | float = 1.0  # how much a record of each class counts in a head
 
     def densities(self, public: Gaussian) -> list[Gaussian]:
         """The density of each class (`predictive`), given the noise on its mean."""
@@ -362,7 +373,24 @@ class Pooled:
 
     @property
     def log_priors(self) -> Vector:
-        return np.asarray(np.log(self.records / self.records.sum()))
+        counted = self.records * self.weights
+        return np.asarray(np.log(counted / counted.sum()))
+
+    @property
+    def balanced(self) -> Vector:
+        """Weights with which all classes count alike. A class whose count noise hides
+        counts 1.
+        """
+        return balanced_weights(np.where(self.records > 1, self.records, 0.0))
+
+
+def balanced_weights(counts: Vector) -> Vector:
+    """Weights with which classes of so many records count alike, all records together
+    as much as before. A class without records counts 1.
+    """
+    present = counts > 0
+    even = counts.sum() / max(int(present.sum()), 1)
+    return np.where(present, even / np.where(present, counts, 1.0), 1.0)
 
 
 def on_features(public: Arrays, weights: Vector, bias: Vector) -> HeadArrays:

@@ -232,7 +232,8 @@ class Moments:
         unexplained = 1 - float(np.square(shares).sum()) - explained
         variance = max(unexplained / len(shares), 1e-6)
         scale = self._temper(covariance, reference) / variance
-        return scale * weights, scale * (shares - weights @ self.mean)
+        bias = scale * (shares - weights @ self.mean)
+        return scale * weights, bias + np.log(self.pooled.weights)
 
     def _class_means(self, within: Vector, reference: Reference) -> Vector:
         """Return the class means around the mean of all, (C, k).

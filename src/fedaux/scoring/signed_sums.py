@@ -79,7 +79,9 @@ class SignedSum:
             records,
         )
 
-    def head(self, reference: Reference) -> tuple[Vector, Vector]:
+    def head(
+        self, reference: Reference, class_weights: Vector | float = 1.0
+    ) -> tuple[Vector, Vector]:
         """(weights (2, k), biases (2,)) on φ, in the scale of logits."""
         balance = self._shrunk_balance()
         variances, directions = _directions(reference)
@@ -92,13 +94,16 @@ class SignedSum:
         prior = prior_variances(variances)
         weights = prior / (prior + noise) * found / variances
         uncertain = prior * noise / (prior + noise) / np.square(variances)
-        unexplained = 1 - balance**2 - float((np.square(weights) * variances).sum())
-        scale = 2 / max(unexplained, 0.05)
+        explained = float((np.square(weights) * variances).sum())
+        scale = 2 / max(1 - balance**2 - explained, 0.05)
         # a posterior averaged over normal noise of its logit (MacKay 1992)
         spread = scale**2 * float((uncertain * variances).sum())
         scale /= math.sqrt(1 + math.pi * spread / 8)
         on_phi = scale * (directions @ weights)
-        bias = scale * balance - on_phi @ mean
+        at_mean = scale * balance
+        if not np.all(np.asarray(class_weights) == 1):
+            at_mean += _shift_by_weights(balance, explained, scale, class_weights)
+        bias = at_mean - on_phi @ mean
         return np.stack([-on_phi / 2, on_phi / 2]), np.array([-bias / 2, bias / 2])
 
     def _shift(
@@ -121,6 +126,29 @@ class SignedSum:
     def _shrunk_balance(self) -> float:
         trust = BALANCE**2 / (BALANCE**2 + self.balance_noise**2)
         return float(np.clip(trust * self.balance, -MOST_BALANCE, MOST_BALANCE))
+
+
+def _shift_by_weights(
+    balance: float, explained: float, scale: float, class_weights: Vector | float
+) -> float:
+    """How much further up the logits are at the mean of all records if a record of each
+    class counts so much.
+
+    Weights change the balance b = p₁ − p₀ to b′. The means of the classes stay, and so
+    does how records vary around them, and with it the direction w. The mean of all
+    records moves by (b′ − b)·c/(1 − b²), where c is the covariance of φ and s. With the
+    share E of s that is explained, R² = E/(1 − b²) and V = (1 − b²)/(1 − b′²), the
+    regression of the weighted records has the logit scale·b′·((1 − R²)·V + R²) at their
+    mean, and that of all has scale·b at theirs.
+    """
+    of_class = np.broadcast_to(np.asarray(class_weights, np.float64), 2)
+    weighed = of_class * np.array([1 - balance, 1 + balance])
+    after = float((weighed[1] - weighed[0]) / weighed.sum())
+    spread, spread_after = 1 - balance**2, 1 - after**2
+    share = explained / spread
+    kept = (1 - share) * spread / spread_after + share
+    moved = (after - balance) / spread * explained
+    return scale * (after * kept - balance - moved)
 
 
 def _directions(reference: Reference) -> tuple[Vector, Vector]:

@@ -30,6 +30,7 @@ from fedaux.models.inference import Rows, transform_rows
 from fedaux.scoring.class_counts import unknown_classes
 from fedaux.scoring.embedding import ClassEmbeddingScorer
 from fedaux.scoring.teacher_weights import PublicEmbedding, cap_precision
+from fedaux.server.class_weights import class_weights
 from fedaux.server.networks import calibrations, evaluations
 from fedaux.server.run_state import RunState
 from fedaux.server.server import Server
@@ -53,6 +54,10 @@ def compute_heads(
         covariance = partial(public_covariance, server, label, features)
         sums = FeatureSums.from_arrays(arrays).value()
         head = hooks.head(sums, covariance)
+        counted = class_weights(
+            server.config, server.classes, server.scorer, state, label, []
+        )
+        head = Head(head.weight, head.bias + np.log(counted))
         weights[label] = with_head(server, label, weights[label], features, head)
     return replace(state, weights=weights)
 
@@ -70,7 +75,12 @@ def private_heads(
         if not releases:
             continue
         capped = cap_precision(releases)
-        head = scorer.head(state.public[label], embedding.reference[label], capped)
+        counted = class_weights(
+            server.config, server.classes, scorer, state, label, capped
+        )
+        head = scorer.head(
+            state.public[label], embedding.reference[label], capped, weights=counted
+        )
         learner = cast(Prototype, server.networks.loaded(label, weights[label]))
         set_head(learner, *head)
         weights[label] = flatten_state(learner)

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from fedaux.config.methods import find_method
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -32,6 +34,7 @@ from fedaux.scoring.base import PublicScorer
 from fedaux.scoring.pooled import PooledWeights
 from fedaux.scoring.public_data import PublicData
 from fedaux.scoring.teacher_weights import TeacherWeights
+from fedaux.server.class_weights import class_weights
 from fedaux.server.networks import Networks
 from fedaux.server.run_state import RunState, StateError
 
@@ -216,6 +219,7 @@ class Orders:
             random_features=config.random_features,
             freeze_batch_norm=local.freeze_batch_norm is True,
             max_grad_norm=local.max_grad_norm,
+            class_weights=self._class_weights(state, spec.label),
             plan=self.agreement.plan,
             **teaching,
         )
@@ -286,6 +290,23 @@ class Orders:
         if self.config.federation.precision == "float16":
             return self._once(label, weights, to_half)
         return weights
+
+    def _class_weights(self, state: RunState, label: str) -> Arrays:
+        """Return how much records of each class count, or {} if all count alike."""
+        if not self.config.class_weights:
+            return {}
+        if label in state.pooled:
+            releases = [state.pooled[label]]
+        else:
+            releases = [
+                state.releases[client]
+                for client in sorted(state.releases)
+                if self.spec_of(client).label == label
+            ]
+        weights = class_weights(
+            self.config, self.classes, self.scorer, state, label, releases
+        )
+        return {"weights": weights.astype(np.float32)}
 
     def _known_entries(self, state: RunState, client: str) -> tuple[int, str]:
         """Return the largest known number of entries in a client's account, of any run,

@@ -21,6 +21,7 @@ from fedaux.client.training import (
     train_local,
     train_plainly,
     train_with_privacy,
+    weighted_loss,
 )
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -229,6 +230,39 @@ def test_a_long_gradient_is_scaled_down_and_a_short_one_is_not() -> None:
         moves[bound] = float(np.linalg.norm(after - before))
     assert moves[1e-3] == pytest.approx(rate * 1e-3, rel=1e-3)
     assert moves[1e3] == moves[0.0] > 2 * moves[1e-3]
+
+
+def test_a_weight_is_so_many_copies_of_a_record() -> None:
+    """Copies of rows of class 1 and 2 in one step, at the same sum of losses."""
+    records = blobs(18)
+    weights = np.array([1, 2, 3], np.float32)
+    copied = records.take(np.repeat(np.arange(18), weights[records.labels].astype(int)))
+    states = []
+    for rows, rate, given in (
+        (records, 0.1, weights),
+        (copied, 0.1 * len(copied) / 18, None),
+        (records, 0.1, None),
+    ):
+        network = mlp("group")
+        train_local(
+            network,
+            rows,
+            epochs=1,
+            batch_size=64,
+            optimizer=Optimizer("sgd", lr=rate),
+            generator=torch.Generator().manual_seed(1),
+            class_weights=given,
+        )
+        states.append(flatten_state(network)["parameters"])
+    np.testing.assert_allclose(states[0], states[1], atol=1e-6)
+    assert np.abs(states[0] - states[2]).max() > 1e-4
+
+
+def test_one_class_at_a_client_keeps_its_weight() -> None:
+    """As the mean by weights of PyTorch does not."""
+    logits, labels = torch.randn(5, 3), torch.full((5,), 2)
+    heavy = weighted_loss(logits, labels, torch.tensor([1.0, 1.0, 3.0]))
+    assert heavy.item() == pytest.approx(3 * weighted_loss(logits, labels, None).item())
 
 
 def test_frozen_batch_norm_keeps_its_statistics_and_steps_as_in_eval_mode() -> None:

@@ -111,6 +111,19 @@ def test_what_a_head_is_computed_from(
             },
             "without noise",
         ),
+        ({"class_weights": [1, 0]}, "numbers above 0"),
+        ({"class_weights": "even"}, "class_weights 'even'"),
+        (
+            {"method": "fedavg", "class_weights": "balanced"},
+            "FedAvg clients send no such counts",
+        ),
+        (
+            {
+                "class_weights": [1, 2],
+                "privacy": {"private_training": True, "epsilon_total": 1.0},
+            },
+            "clips every record's gradient",
+        ),
         ({"prepare": "some"}, "prepare"),
         ({"random_features": 5}, "head_only"),
         ({"head_features": "raw"}, "head_only"),

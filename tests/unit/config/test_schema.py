@@ -19,6 +19,7 @@ from helpers.settings import LEAVES, nested
 from helpers.tiny import TINY_CONFIG
 
 OTHER_CHOICE = {
+    "class_weights": [1.0, 2.5],
     "federation.approval": "ask",
     "federation.standing": ["noisy sums"],
     "local.lr": 0.5,

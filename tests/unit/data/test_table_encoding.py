@@ -153,3 +153,8 @@ def test_values_outside_of_the_range_are_its_ends() -> None:
 def test_one_value_is_the_middle_of_its_quantiles() -> None:
     column = Column(range=(0, 1), quantiles=(0.5, 0.5))
     assert scale(column, np.array([0.0, 0.5, 1.0])).tolist() == [0, 0, 0]
+
+
+def test_a_number_may_stand_for_a_missing_value() -> None:
+    found = to_numbers(["1", "-999", "2"], frozenset({"", "-999"}))
+    np.testing.assert_array_equal(found, [1.0, math.nan, 2.0])

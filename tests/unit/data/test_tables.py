@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaux.config.schema import Config
-from fedaux.data.lines import split_line
+from fedaux.data.lines import count_lines, lines_of, split_line
 from fedaux.data.records import UNDECLARED, RecordsError
 from fedaux.data.sources import open_source
-from fedaux.data.table_files import RECORDS_AT_ONCE
+from fedaux.data.table_files import RECORDS_AT_ONCE, stripped
 from fedaux.data.table_schema import SchemaError
 from fedaux.data.tables import from_frame
 from helpers.own_records import records, site
@@ -195,3 +195,26 @@ def test_a_line_without_quotes_has_the_fields_that_a_parser_finds(line: str) -> 
         except csv.Error:
             expected = []
         assert split_line(line, delimiter) == expected
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_lines_are_counted_as_they_are_read(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "a.csv"
+    mark = b"\xef\xbb\xbf"
+    for content in (
+        b"",
+        b"a\n\n\r\nb,c,d,e,f\r\n \n\r",
+        mark + b"\n" + mark + b"\r\n" + mark + b"abcdefg\n" + mark,
+        b"\r\r\n\xff\n\n",
+    ):
+        file.write_bytes(content)
+        lines = list(lines_of(file, encoding))
+        assert count_lines(file, encoding) == len(lines)
+        assert count_lines(file, encoding, empty=False) == len(
+            list(filter(None, lines))
+        )
+
+
+def test_spaces_around_values_are_left_out() -> None:
+    for texts in (["a", "b c"], ["a", " b"], ["a\u00a0", ""], [], ["", ""], ["\n"]):
+        assert list(stripped(texts)) == [text.strip() for text in texts]

@@ -190,6 +190,7 @@ def test_only_what_cannot_decide_anything_is_marked_so() -> None:
         "teaching",
         "public",
         "fit",
+        "class_weights",
     }
     assert {part for part in Part if part.is_shared} == {Part.RUN, Part.ROUND}
 

@@ -26,7 +26,11 @@ from fedaux.privacy.units import Units
 from fedaux.scoring import moments_plan
 from fedaux.scoring.base import Reference
 from fedaux.scoring.class_moments import ROW_STEPS, SHARE_STEPS, ClassMomentsScorer
-from fedaux.scoring.embedding import ClassEmbeddingScorer, HeadArrays
+from fedaux.scoring.embedding import (
+    ClassEmbeddingScorer,
+    HeadArrays,
+    balanced_weights,
+)
 from fedaux.scoring.moments_plan import (
     PLAIN_SPLITS,
     PublicFacts,
@@ -464,6 +468,38 @@ def test_many_small_clients_near_chance_send_the_class_embedding(
     monkeypatch.setattr(moments_plan, "NEAR_CHANCE", 0.0)
     _, (_, _, m) = choose_split(negatives, 10, facts)
     assert m > 0
+
+
+@pytest.mark.parametrize("split", [(0.7, 0.14, 0.7), (0.7, 0.7, 0.0)])
+def test_weights_are_other_shares_of_the_classes(split: Split) -> None:
+    """The oracle is the discriminant of the records whose priors they are."""
+    there = Federation(1e6, split=split)
+    weights = np.array([1.0, 4.0, 1.0, 0.5])
+    head = there.scorer.head(
+        there.public, there.reference, there.releases, weights=weights
+    )
+    counts = np.bincount(there.labels)
+    phi = there.scorer.embed(there.public, there.features)
+    priors = counts * weights / (counts @ weights)
+    central = LinearDiscriminantAnalysis(priors=priors).fit(phi, there.labels)
+    usual = LinearDiscriminantAnalysis().fit(phi, there.labels)
+    moved = central.decision_function(phi) - usual.decision_function(phi)
+    expected = np.diff(moved, axis=1).mean(axis=0)
+    plain = there.scorer.head(there.public, there.reference, there.releases)
+    assert np.array_equal(plain[0], head[0])
+    shift = np.diff(head[1] - plain[1])
+    assert shift == pytest.approx(expected, abs=0.3)
+    assert shift == pytest.approx(np.diff(np.log(weights)), rel=0.1)
+    balanced = there.scorer.balanced(there.public, there.releases)
+    assert balanced == pytest.approx(6000 / 4 / counts, rel=0.01)
+
+
+def test_a_class_that_noise_hides_is_not_made_heavy() -> None:
+    assert balanced_weights(np.array([30.0, 0.0, 10.0])).tolist() == [
+        pytest.approx(20 / 30),
+        1.0,
+        2.0,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["discriminant", "ridge"])

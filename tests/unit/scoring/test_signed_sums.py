@@ -160,6 +160,31 @@ def test_without_noise_the_head_is_the_discriminant_of_the_records() -> None:
         assert there.answers[chosen].mean() == pytest.approx(low + 0.1, abs=0.12)
 
 
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 4.0), (0.6 / 0.4, 1.0)])
+def test_weights_are_other_shares_of_the_classes(weights: tuple[float, float]) -> None:
+    """The oracle is the discriminant whose priors they are. Classes of unequal size are
+    balanced by the noisy counts.
+    """
+    there = Registry()
+    rare = np.flatnonzero((there.labels == 0) | (np.arange(4000) % 3 == 0))
+    there.features, there.labels = there.features[rare], there.labels[rare]
+    releases = there.releases(1000.0)
+    counts = np.bincount(there.labels)
+    facts = replace(FEW, records=len(rare))
+    there.scorer = replace(there.scorer, facts=facts)
+    balanced = there.scorer.balanced(there.public, releases)
+    assert balanced == pytest.approx(len(rare) / 2 / counts, rel=0.01)
+    for given in (np.array(weights), balanced):
+        head = there.scorer.head(there.public, there.reference, releases, weights=given)
+        logits = np.diff(there.test @ head[0].T + head[1], axis=1)[:, 0]
+        priors = counts * given / (counts @ given)
+        central = LinearDiscriminantAnalysis(priors=priors)
+        central.fit(there.features, there.labels)
+        expected = central.predict(there.test)
+        assert np.mean((logits > 0) == expected) > 0.92
+        assert np.mean(logits > 0) == pytest.approx(expected.mean(), abs=0.06)
+
+
 def test_public_rows_may_lie_elsewhere() -> None:
     """Rare cases, and public rows with another mean: the plain sum says where the
     records are.

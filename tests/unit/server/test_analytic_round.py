@@ -173,6 +173,23 @@ def test_a_head_on_mapped_features_is_put_where_the_network_has_its_own(
     assert np.allclose(learner(test.tensor()).detach().numpy(), expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("method", ["ridge", "discriminant", "class-means"])
+def test_class_weights_move_the_bias_of_the_head(method: str) -> None:
+    """Balanced weights are those of the counts in the sums."""
+    once = replace(RIDGE, method=method, fraction=1.0, rounds=1)
+    heads = []
+    for weights in ((), (1.0, 2.0, 4.0), "balanced"):
+        state = rounds_of(answers(), replace(once, class_weights=weights))
+        server = make_server(once)
+        learner = server.networks.loaded(MLP.label, state.weights[MLP.label])
+        assert isinstance(learner, Prototype)
+        heads.append(learner.head.bias.detach().double().numpy().copy())
+        counts = FeatureSums.from_arrays(state.sums[MLP.label]).value().counts
+    np.testing.assert_allclose(heads[1] - heads[0], np.log([1, 2, 4]), atol=1e-4)
+    expected = np.log(counts.sum() / 3 / counts)
+    np.testing.assert_allclose(heads[2] - heads[0], expected, atol=1e-4)
+
+
 def test_the_public_covariance_is_that_of_the_features_that_are_summed() -> None:
     server = make_server(RIDGE)
     state = initial_state(server)

@@ -10,6 +10,7 @@ import pytest
 
 from fedaux import Config
 from fedaux.config.distillation import TeachersConfig
+from fedaux.config.parsing import ConfigError
 from fedaux.core.accounts import Account
 from fedaux.core.rng import derive_seed
 from fedaux.data.fingerprints import fingerprint_records
@@ -225,3 +226,15 @@ def test_a_damaged_file_ends_the_run_before_it_begins(
     (tmp_path / "heard.json").write_text(text)
     with pytest.raises(StateError, match="is damaged"):
         AccountCounts(tmp_path / "heard.json")
+
+
+def test_class_weights_go_to_every_client_and_balance_by_what_was_released() -> None:
+    declared = replace(CONFIG, method="fedavg", class_weights=(1.0, 2.0, 0.5))
+    server = make_server(declared)
+    sent = server.orders.train(initial_state(server), "a").class_weights
+    assert sent["weights"].tolist() == [1.0, 2.0, 0.5]
+    server = make_server(replace(declared, class_weights=()))
+    assert server.orders.train(initial_state(server), "a").class_weights == {}
+    server = make_server(replace(declared, class_weights=(1.0, 2.0)))
+    with pytest.raises(ConfigError, match="has 2 numbers, and there are 3 classes"):
+        server.orders.train(initial_state(server), "a")
