@@ -26,11 +26,9 @@ from scipy.stats import norm
 from fedaux.config.sections import PrivacyConfig
 from fedaux.core.noisy_metrics import (
     Estimate,
-    accuracy,
-    balanced_accuracy,
     estimates,
-    of_scores,
-    probability_bounds,
+    hits_of_scores,
+    metrics,
 )
 from fedaux.messages import Tallies
 from fedaux.messages.tallies import OF_ANSWERS, OF_HITS, OF_SCORES
@@ -71,30 +69,19 @@ def counts_of(scores: Numbers, tallies: Tallies) -> Counts:
     """Return all tallies of records by class and bin of their score; one of the edges
     is where the answer changes.
     """
-    edges = np.asarray(tallies.by_name[OF_SCORES].edges)
-    negatives, positives = scores.reshape(2, -1)
-    middle = int(np.searchsorted(edges, 0.0, side="right"))
-    hits = np.array(
-        [
-            negatives[middle:].sum(),
-            negatives[:middle].sum(),
-            positives[:middle].sum(),
-            positives[middle:].sum(),
-        ]
-    )
+    edges = tallies.by_name[OF_SCORES].edges
+    hits = np.bincount(hits_of_scores(edges), scores, 4)
     answers = hits.reshape(2, 2).sum(axis=0)
     return {OF_ANSWERS: answers, OF_HITS: hits, OF_SCORES: scores}
 
 
-def exact_figures(counts: Counts, bounds: list[float]) -> dict[str, float]:
+def exact_figures(counts: Counts, tallies: Tallies) -> dict[str, float]:
     """Return the figures of counts without noise."""
-    found: dict[str, float | None] = {
-        "accuracy": accuracy(counts[OF_ANSWERS]),
-        "balanced_accuracy": balanced_accuracy(counts[OF_HITS], 0.0),
+    of_figures = metrics(tallies.by_name[OF_SCORES].edges)
+    return {
+        name: float(metric(counts[tally]))
+        for name, (tally, metric) in of_figures.items()
     }
-    for name in ("auc", "average_precision", "calibration_error"):
-        found[name] = of_scores(counts[OF_SCORES], 0.0, bounds, name)
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def noisy(
@@ -112,23 +99,21 @@ def tests(
     """Yield the exact figures and the estimates of each drawn test."""
     rng = np.random.default_rng(records)
     edges = tallies.by_name[OF_SCORES].edges
-    bounds = probability_bounds(edges)
     truth = shares(tallies)[OF_SCORES]
     deviation = {name: scale / tally.steps for name, tally in tallies.by_name.items()}
     for _ in range(draws):
         drawn = rng.multinomial(records, truth).astype(np.float64)
         counts = counts_of(drawn, tallies)
         values = noisy(counts, deviation, rng)
-        yield exact_figures(counts, bounds), estimates(values, deviation, edges)
+        yield exact_figures(counts, tallies), estimates(values, deviation, edges)
 
 
 def measure(
     records: int, draws: int, scale: float, tallies: Tallies
 ) -> list[dict[str, Any]]:
     """Return a row for each figure."""
-    bounds = probability_bounds(tallies.by_name[OF_SCORES].edges)
     everybody = {name: POPULATION * part for name, part in shares(tallies).items()}
-    truth = exact_figures(everybody, bounds)
+    truth = exact_figures(everybody, tallies)
     drawn = list(tests(records, draws, scale, tallies))
     rows = []
     for name in FIGURES:

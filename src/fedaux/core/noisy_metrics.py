@@ -1,9 +1,15 @@
 """Test metrics from counts with noise, each with an interval.
 
+The tallies of a look count the same records in different ways. Their noisy counts are
+first made to agree by least squares, which every figure gains from: the number of right
+answers is also the sum of the right answers of all classes, and that of some bins of
+scores.
+
 An interval of 95 % holds both kinds of uncertainty: that the tested records are a
 sample, and that their counts have noise. It comes from a parametric bootstrap: tests
 are drawn from the counts as if they were the truth, noise is added to each, and the
-interval is as wide as the results vary.
+interval is as wide as the results vary. Negative counts stay as they are: raising them
+to 0 would make figures seem more certain than they are.
 """
 
 from __future__ import annotations
@@ -16,18 +22,25 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaux.core.binary_metrics import ScoreCounts
-from fedaux.core.metrics import Z
+from fedaux.core.binary_metrics import BINS
+from fedaux.core.metrics import Z, wilson
 from fedaux.core.rng import numpy_stream
 
 TESTS_DRAWN = 400  # tests that are drawn for an interval
-# a count is too small to divide by if noise alone might explain it
-LEAST_SIGNAL = 2.0  # standard deviations of its noise
-# the same for the records of a class, by figure; intervals of fewer miss too often
-SIGNAL_OF_SCORES = {"auc": 6.0, "average_precision": 6.0, "calibration_error": 60.0}
+# what a class needs for a figure, in standard deviations of the noise on the number of
+# its records: intervals of fewer miss too often
+LEAST_SIGNAL = {
+    "accuracy": 0.0,
+    "balanced_accuracy": 4.0,
+    "auc": 10.0,
+    "average_precision": 15.0,
+    "calibration_error": 30.0,
+}
 
 _Numbers = NDArray[np.float64]
-Metric = Callable[[_Numbers], float | None]
+# of counts in bins, the last axis of an array; nan where they define no figure
+Metric = Callable[[_Numbers], _Numbers]
+Counts = Mapping[str, _Numbers]
 
 
 @dataclass(frozen=True)
@@ -72,109 +85,218 @@ def _estimates(
     tallies: tuple[tuple[str, tuple[float, ...], float], ...],
     edges: tuple[float, ...],
 ) -> dict[str, Estimate]:
+    deviation = {name: noise for name, _, noise in tallies}
+    values = {name: np.asarray(counts) for name, counts, _ in tallies}
+    rng = numpy_stream(0, "intervals", sum(map(len, values.values())))
+    noise = {
+        name: rng.normal(0.0, deviation[name], (TESTS_DRAWN, len(counts)))
+        for name, counts in values.items()
+    }
+    counts = agreeing(values, deviation, edges)
+    noise = agreeing(noise, deviation, edges)
     found: dict[str, Estimate | None] = {}
-    for tally, values, noise in tallies:
-        counts = np.asarray(values)
-        if tally == "answers":
-            found["accuracy"] = estimate(accuracy, counts, noise)
-        elif tally == "hits":
-            metric = partial(balanced_accuracy, deviation=noise)
-            found["balanced_accuracy"] = estimate(metric, counts, noise)
-        elif tally == "scores":
-            bounds = probability_bounds(edges)
-            for name in SIGNAL_OF_SCORES:
-                metric = partial(of_scores, deviation=noise, bounds=bounds, name=name)
-                found[name] = estimate(metric, counts, noise, clips=True)
+    for name, (tally, metric) in metrics(edges).items():
+        if tally in counts:
+            found[name] = estimate(name, metric, counts[tally], noise[tally], rng)
     return {name: figure for name, figure in found.items() if figure is not None}
 
 
+def metrics(edges: Sequence[float] = ()) -> dict[str, tuple[str, Metric]]:
+    """Return each figure's tally, and how it is computed from the counts of it."""
+    bounds = probability_bounds(edges)
+    return {
+        "accuracy": ("answers", accuracy),
+        "balanced_accuracy": ("hits", balanced_accuracy),
+        "auc": ("scores", auc),
+        "average_precision": ("scores", average_precision),
+        "calibration_error": ("scores", partial(calibration_error, bounds=bounds)),
+    }
+
+
+def agreeing(
+    counts: Counts, deviation: Mapping[str, float], edges: Sequence[float]
+) -> dict[str, _Numbers]:
+    """Return the least-squares estimate of the true counts in all tallies, of which the
+    last axis are the bins.
+
+    The tallies are the levels of a tree: the answers are sums of the hits, and with an
+    edge at 0, where the answer changes, the hits are sums of scores. So estimates of
+    sums are weighted upwards, and what they were changed by is spread downwards.
+    """
+    found = dict(counts)
+    if "answers" not in counts or "hits" not in counts:
+        return found
+    hits = by_class(counts["hits"])
+    variance = np.full(hits.shape[-2:], deviation["hits"] ** 2)
+    scores = None
+    if "scores" in counts and 0.0 in edges:
+        scores = counts["scores"]
+        sums, sizes = sums_of_scores(scores, edges)
+        of_sums = sizes * deviation["scores"] ** 2
+        hits = (hits * of_sums + sums * variance) / (of_sums + variance)
+        variance = of_sums * variance / (of_sums + variance)
+    answers = counts["answers"]
+    weight = deviation["answers"] ** 2 / (
+        deviation["answers"] ** 2 + variance.sum(axis=0)
+    )
+    answers = answers + weight * (hits.sum(axis=-2) - answers)
+    change = answers - hits.sum(axis=-2)
+    hits = hits + change[..., None, :] * variance / variance.sum(axis=0)
+    found |= {"answers": answers, "hits": hits.reshape(counts["hits"].shape)}
+    if scores is not None:
+        change = ((hits - sums) / sizes).reshape(counts["hits"].shape)
+        found["scores"] = scores + change[..., hits_of_scores(edges)]
+    return found
+
+
+def by_class(counts: _Numbers, classes: int = 0) -> _Numbers:
+    """Return counts with one axis for the class, and another for its bins: by default
+    two, of wrong and right answers.
+    """
+    shape = (classes, -1) if classes else (-1, 2)
+    return counts.reshape(*counts.shape[:-1], *shape)
+
+
+def hits_of_scores(edges: Sequence[float]) -> NDArray[np.int64]:
+    """Return the bin of hits that each bin of scores belongs to, given an edge at 0."""
+    is_second = np.append(-math.inf, edges) >= 0
+    return np.concatenate([np.where(is_second, 0, 1), np.where(is_second, 3, 2)])
+
+
+def sums_of_scores(
+    scores: _Numbers, edges: Sequence[float]
+) -> tuple[_Numbers, _Numbers]:
+    """Return (class, wrong or right answers) with the sums of bins of scores, and how
+    many bins each sum has.
+    """
+    belongs = np.eye(4)[hits_of_scores(edges)]
+    return by_class(scores @ belongs), by_class(belongs.sum(axis=0))
+
+
 def estimate(
-    metric: Metric, counts: _Numbers, deviation: float, clips: bool = False
+    name: str,
+    metric: Metric,
+    counts: _Numbers,
+    noise: _Numbers,
+    rng: np.random.Generator,
 ) -> Estimate | None:
     """Return a figure of noisy counts with its interval; None if noise hides it.
 
     Args:
-        metric: Computes the figure from counts.
+        name: The figure.
+        metric: Computes it from counts.
         counts: The noisy counts.
-        deviation: Of the noise on each of them.
-        clips: Whether the metric raises negative counts to 0. It is then biased under
-            noise, by about as much as for the tests that are drawn.
+        noise: Draws of the noise on them.
+        rng: Draws tests.
     """
-    value = metric(counts)
+    if is_hidden(name, counts, noise):
+        return None
     truth = without_negatives(counts)
-    of_truth = metric(truth)
-    if value is None or of_truth is None:
-        return None
     records = max(1, round(float(truth.sum())))
-    rng = numpy_stream(0, "intervals", len(counts))
-    samples = rng.multinomial(records, truth / truth.sum(), TESTS_DRAWN).astype(
-        np.float64
-    )
-    noise = rng.normal(0.0, deviation, samples.shape)
-    with_both = _drawn(metric, samples + noise)
-    with_noise = _drawn(metric, truth + noise)
+    tests = rng.multinomial(records, truth / truth.sum(), len(noise))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = float(metric(counts))
+        of_truth = float(metric(truth))
+        sampled = metric(tests)
+        with_both = metric(tests + noise)
+        with_noise = metric(truth + noise)
+    known = np.isfinite(sampled) & np.isfinite(with_both) & np.isfinite(with_noise)
     # a figure that most tests cannot give is not known
-    if min(len(with_both), len(with_noise)) < TESTS_DRAWN / 2:
+    if not math.isfinite(value + of_truth) or known.mean() < 0.5:
         return None
-    bias = float(np.mean(with_noise)) - of_truth if clips else 0.0
-    value = min(1.0, max(0.0, value - bias))
-    # a bias that was estimated is as uncertain as it is large
-    half = Z * math.hypot(float(np.std(with_both, ddof=1)), bias)
-    low = max(0.0, value - half)
-    high = min(1.0, value + half)
-    return Estimate(value, low, high, float(np.std(with_noise, ddof=1)))
+    noise_deviation = float(with_noise[known].std(ddof=1))
+    of_sample = float(sampled[known].var(ddof=1))
+    # noise is smaller or larger in other tests than in this one
+    of_noise = max(0.0, float(with_both[known].var(ddof=1)) - of_sample)
+    if name == "calibration_error":  # a mean of absolute values, which noise raises
+        bias = float(with_noise[known].mean()) - of_truth
+        value = min(1.0, max(0.0, value - bias))
+        # a bias that was estimated is as uncertain as it is large
+        half = Z * math.sqrt(of_sample + of_noise + bias**2)
+        return Estimate(
+            value, max(0.0, value - half), min(1.0, value + half), noise_deviation
+        )
+    value = min(1.0, max(0.0, value))
+    low, high = share_interval(value, records, of_sample, of_noise)
+    return Estimate(value, low, high, noise_deviation)
 
 
-def _drawn(metric: Metric, tests: _Numbers) -> list[float]:
-    drawn = [metric(test) for test in tests]
-    return [value for value in drawn if value is not None]
+def share_interval(
+    value: float, records: int, of_sample: float, of_noise: float
+) -> tuple[float, float]:
+    """Return the interval of a share with two variances.
+
+    That of the sample is Wilson's, of as many records as give a share this variance;
+    the distances of its ends are added to those of the noise as independent ones are
+    (Newcombe 1998).
+    """
+    variance = value * (1 - value)
+    trials = variance / of_sample if of_sample > 0 and variance > 0 else records
+    low, high = wilson(value * trials, trials)
+    half = Z * math.sqrt(of_noise)
+    low = value - math.hypot(value - low, half)
+    high = value + math.hypot(high - value, half)
+    return max(0.0, low), min(1.0, high)
 
 
-def accuracy(answers: _Numbers) -> float | None:
+def is_hidden(name: str, counts: _Numbers, noise: _Numbers) -> bool:
+    """Whether noise may explain a class without whose records there is no figure."""
+    if name == "accuracy":
+        return float(counts.sum()) <= 0
+    classes = 0 if name == "balanced_accuracy" else 2
+    records = by_class(counts, classes).sum(axis=-1)
+    deviation = by_class(noise, classes).sum(axis=-1).std(axis=0)
+    return bool((records < LEAST_SIGNAL[name] * deviation).any())
+
+
+def accuracy(answers: _Numbers) -> _Numbers:
     """Return the share of right answers, given wrong and right ones."""
-    wrong, right = answers
-    if wrong + right <= 0:
-        return None
-    return float(np.clip(right / (wrong + right), 0.0, 1.0))
+    return answers[..., 1] / answers.sum(axis=-1)
 
 
-def recalls(hits: _Numbers, deviation: float) -> list[float | None]:
+def recalls(hits: _Numbers) -> _Numbers:
     """Return the share of each class that is recognised, given wrong and right answers
-    for each; None for a class whose records noise might explain.
+    for each.
     """
-    shares: list[float | None] = []
-    for wrong, right in hits.reshape(-1, 2):
-        records = wrong + right
-        if records < LEAST_SIGNAL * math.sqrt(2) * deviation:
-            shares.append(None)
-        else:
-            shares.append(float(np.clip(right / records, 0.0, 1.0)))
-    return shares
+    counts = by_class(hits)
+    return counts[..., 1] / counts.sum(axis=-1)
 
 
-def balanced_accuracy(hits: _Numbers, deviation: float) -> float | None:
-    """Return the mean recall; None if that of some class is not known."""
-    shares = recalls(hits, deviation)
-    known = [share for share in shares if share is not None]
-    return float(np.mean(known)) if len(known) == len(shares) else None
+def balanced_accuracy(hits: _Numbers) -> _Numbers:
+    """Return the mean recall."""
+    return np.asarray(np.clip(recalls(hits), 0.0, 1.0).mean(axis=-1))
 
 
-def of_scores(
-    counts: _Numbers, deviation: float, bounds: Sequence[float], name: str
-) -> float | None:
-    """Return a figure of `ScoreCounts` from the scores of both classes; None if the
-    records of a class may be noise.
+def auc(scores: _Numbers) -> _Numbers:
+    """Return the area under the ROC curve of counts by class and bin of the score, as
+    if records of a bin had the same score.
     """
-    negatives, positives = counts.reshape(2, -1)
-    signal = SIGNAL_OF_SCORES[name]
-    least = signal * math.sqrt(len(positives)) * deviation
-    if negatives.sum() < least or positives.sum() < least:
-        return None
-    scores = ScoreCounts.of_bins(
-        bounds, without_negatives(positives), without_negatives(negatives)
-    )
-    figure: float | None = getattr(scores, name)
-    return figure
+    negatives, positives = np.moveaxis(by_class(scores, 2), -2, 0)
+    below = np.cumsum(negatives, axis=-1) - negatives / 2
+    pairs = positives.sum(axis=-1) * negatives.sum(axis=-1)
+    return np.asarray((positives * below).sum(axis=-1) / pairs)
+
+
+def average_precision(scores: _Numbers) -> _Numbers:
+    """Return the mean precision over all events, each at the threshold of its bin."""
+    negatives, positives = np.moveaxis(by_class(scores, 2), -2, 0)[..., ::-1]
+    found = np.cumsum(positives, axis=-1)
+    raised = found + np.cumsum(negatives, axis=-1)
+    precision = np.where(raised > 0, found / raised, 0.0)
+    return np.asarray((positives * precision).sum(axis=-1) / positives.sum(axis=-1))
+
+
+def calibration_error(scores: _Numbers, bounds: Sequence[float]) -> _Numbers:
+    """Return the mean difference of probability and share of events, in the bins of a
+    calibration curve, as if records of a bin had its middle as their probability.
+    """
+    negatives, positives = np.moveaxis(by_class(scores, 2), -2, 0)
+    middles = (np.asarray(bounds[:-1]) + np.asarray(bounds[1:])) / 2
+    inner = np.linspace(0.0, 1.0, BINS + 1)[1:-1]
+    place = np.searchsorted(inner, middles)
+    expected = (negatives + positives) * middles
+    differences = (expected - positives) @ np.eye(BINS)[place]
+    return np.asarray(np.abs(differences).sum(axis=-1) / scores.sum(axis=-1))
 
 
 def without_negatives(counts: ArrayLike) -> _Numbers:

@@ -12,7 +12,6 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.metrics import Z
 from fedaux.core.noisy_counts import consistent
 from fedaux.data.federated import class_names, client_names
-from fedaux.messages.tallies import OF_ANSWERS
 from fedaux.privacy.accounting import release_mechanism, total_epsilon
 from fedaux.privacy.looks import look_budget, scale_of
 from fedaux.server.data_look import tallies_to_count
@@ -74,7 +73,11 @@ def plan_look(
     tallies = tallies_of_test(classes)
     size = tallies.size(classes)
     # a secure sum in which every site is honest has the noise of one look
-    deviation = scale_of(tallies, size, privacy) / tallies.by_name[OF_ANSWERS].steps
+    # each tally counts the right answers in half of its bins, and all are combined
+    precision = sum(
+        2 * tally.steps**2 / tally.bins(classes) for tally in tallies.by_name.values()
+    )
+    deviation = scale_of(tallies, size, privacy) / math.sqrt(precision)
     # of right / (right + wrong), whose counts have independent noise
     noise = deviation * math.hypot(accuracy, 1 - accuracy) / records
     mechanisms = [
