@@ -98,7 +98,7 @@ class RunControl:
             reason = f": {details.removeprefix(FLOWERS_PREFIX).rstrip('.')}"
         self.say(
             f"run {run} ended as {status}{reason}. run.sh continues after its last "
-            "whole round ."
+            "whole round."
         )
         if status == "finished:stopped":
             return Exit.STOPPED

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fedaux.core.errors import FedauxError
+from fedaux.core.errors import Exit, exit_code
 
 FLOWER_LOG = logging.getLogger("flwr")
 FLOWER_CODE = "Exit Code: "  # how Flower's own last words begin
@@ -17,7 +17,7 @@ FLOWER_CODE = "Exit Code: "  # how Flower's own last words begin
 class SentenceFilter(logging.Filter):
     """Leaves of an error its sentence."""
 
-    def __init__(self, error: FedauxError) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__()
         self._error = error
 
@@ -32,11 +32,12 @@ class SentenceFilter(logging.Filter):
 
 @contextmanager
 def ending_in_a_sentence() -> Iterator[None]:
-    """Let Flower log an error of the run inside as its sentence; bugs keep their
-    tracebacks.
+    """Let Flower log an error of the run inside as its sentence, also one of data; bugs
+    keep their tracebacks.
     """
     try:
         yield
-    except FedauxError as error:
-        FLOWER_LOG.addFilter(SentenceFilter(error))
+    except Exception as error:
+        if exit_code(error) is not Exit.BUG:
+            FLOWER_LOG.addFilter(SentenceFilter(error))
         raise

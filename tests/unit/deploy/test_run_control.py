@@ -146,8 +146,9 @@ def test_the_reason_is_the_servers_own() -> None:
     details = "ServerApp failed with exception: Cannot begin: 1 of 2 sites take part."
     runs, said, _ = control(Flower("", f"finished:failed {details}"))
     assert runs.main(WORDS) == Exit.NEGATIVE
-    assert said[-1].startswith(
-        "run 7 ended as finished:failed: Cannot begin: 1 of 2 sites take part. run.sh"
+    assert said[-1] == (
+        "run 7 ended as finished:failed: Cannot begin: 1 of 2 sites take part. run.sh "
+        "continues after its last whole round."
     )
 
 
