@@ -50,6 +50,8 @@ def show_dry_run(config: Config, console: Console, as_json: bool) -> None:
         f"{format_bytes(plan.available)} are free.",
         soft_wrap=True,
     )
+    for warning in plan.warnings:
+        console.print(f"Warning: {warning}", soft_wrap=True, markup=False)
     plan.raise_problems()
     console.print(
         "Nothing was trained, nothing was released. Without --dry-run the same command "

@@ -29,6 +29,7 @@ from fedaux.models import flatten_state, published_weights
 from fedaux.models.inference import Footprint, available_memory, measure
 from fedaux.models.networks import TableMap
 from fedaux.models.pretraining.store import artifact_path
+from fedaux.privacy.accounting import weak_guarantees
 from fedaux.server.preparation import check_start, takes_features
 from fedaux.server.server import Server, make_server
 
@@ -47,7 +48,9 @@ class DoesNotFitError(FedauxError):
 
 @dataclass(frozen=True)
 class DryRun:
-    """Facts for readers by topic; seconds of the phases of the whole run; bytes."""
+    """Facts for readers by topic; seconds of the phases of the whole run; bytes. A run
+    with problems does not fit, and one with warnings may not be what was meant.
+    """
 
     found: Mapping[str, str]
     networks: Mapping[str, Footprint]
@@ -57,6 +60,7 @@ class DryRun:
     memory: int
     available: int
     problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def total_seconds(self) -> float:
@@ -72,6 +76,7 @@ class DryRun:
             **vars(self),
             "networks": networks,
             "problems": list(self.problems),
+            "warnings": list(self.warnings),
             "total_seconds": self.total_seconds,
         }
 
@@ -104,7 +109,18 @@ def dry_run(config: Config, cache: Path | None = None) -> DryRun:
         memory,
         available_memory(),
         problems,
+        _warnings(config),
     )
+
+
+def _warnings(config: Config) -> tuple[str, ...]:
+    """Say which part of the guarantee is worth nothing."""
+    if not (config.releases or config.privacy.private_training):
+        return ()
+    largest = 0
+    if config.data.partition != "own":
+        largest = max(len(rows) for rows in open_data(config).parts)
+    return tuple(weak_guarantees(config.privacy, largest))
 
 
 def _bytes_once(server: Server) -> int:
