@@ -182,7 +182,7 @@ def write_texts(folder: Path, sites: tuple[str, ...]) -> dict[str, str]:
         "source": "csv",
         "public": "public.csv",
         "data": f"classes = {json.dumps(TOPICS)}",
-        "aux": "",
+        "aux": 'options = {label = ""}',
         "epochs": "0",
         "privacy": f"expected_records = {round((1 - HELD_OUT) * len(posts))}",
     }
@@ -334,7 +334,9 @@ def record(name: str, folder: Path) -> dict[str, Any]:
             "federation": own.federation,
             "alone": own.alone,
             "commonest": own.commonest,
-            "account": [entry.kind for entry in read_account(vault)[1]],
+            "account": [
+                entry.kind for entry in read_account(vault)[1] if entry.mechanism.steps
+            ],
             "statement": SiteAccount.read(vault, 1e-5).statement(),
         }
     total = test.counts[network.network]

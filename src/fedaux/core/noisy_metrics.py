@@ -23,10 +23,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedaux.core.binary_metrics import BINS
-from fedaux.core.metrics import Z, wilson
+from fedaux.core.metrics import Z
 from fedaux.core.rng import numpy_stream
 
-TESTS_DRAWN = 400  # tests that are drawn for an interval
+TESTS_DRAWN = 4000  # tests that are drawn for an interval
+NUMBERS_DRAWN = 4_000_000  # of all of them: fewer tests for many classes
 # what a class needs for a figure, in standard deviations of the noise on the number of
 # its records: intervals of fewer miss too often
 LEAST_SIGNAL = {
@@ -87,9 +88,11 @@ def _estimates(
 ) -> dict[str, Estimate]:
     deviation = {name: noise for name, _, noise in tallies}
     values = {name: np.asarray(counts) for name, counts, _ in tallies}
-    rng = numpy_stream(0, "intervals", sum(map(len, values.values())))
+    rng = numpy_stream(0, "intervals")
+    bins = sum(map(len, values.values()))
+    draws = min(TESTS_DRAWN, max(NUMBERS_DRAWN // bins, 100))
     noise = {
-        name: rng.normal(0.0, deviation[name], (TESTS_DRAWN, len(counts)))
+        name: rng.normal(0.0, deviation[name], (draws, len(counts)))
         for name, counts in values.items()
     }
     counts = agreeing(values, deviation, edges)
@@ -193,7 +196,8 @@ def estimate(
         return None
     truth = without_negatives(counts)
     records = max(1, round(float(truth.sum())))
-    tests = rng.multinomial(records, truth / truth.sum(), len(noise))
+    drawn = rng.multinomial(records, truth / truth.sum(), len(noise))
+    tests = drawn.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(metric(counts))
         of_truth = float(metric(truth))
@@ -226,17 +230,17 @@ def share_interval(
 ) -> tuple[float, float]:
     """Return the interval of a share with two variances.
 
-    That of the sample is Wilson's, of as many records as give a share this variance;
-    the distances of its ends are added to those of the noise as independent ones are
-    (Newcombe 1998).
+    Without noise it is Wilson's, of as many records as give a share the variance of the
+    sample. As there, each end is the share from which the value is `Z` standard
+    deviations away: those that a sample has at this share, and those of noise.
     """
     variance = value * (1 - value)
     trials = variance / of_sample if of_sample > 0 and variance > 0 else records
-    low, high = wilson(value * trials, trials)
-    half = Z * math.sqrt(of_noise)
-    low = value - math.hypot(value - low, half)
-    high = value + math.hypot(high - value, half)
-    return max(0.0, low), min(1.0, high)
+    widening = Z * Z / trials
+    centre = (value + widening / 2) / (1 + widening)
+    product = (value * value - Z * Z * of_noise) / (1 + widening)
+    half = math.sqrt(max(0.0, centre * centre - product))
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def is_hidden(name: str, counts: _Numbers, noise: _Numbers) -> bool:
@@ -282,7 +286,7 @@ def average_precision(scores: _Numbers) -> _Numbers:
     negatives, positives = np.moveaxis(by_class(scores, 2), -2, 0)[..., ::-1]
     found = np.cumsum(positives, axis=-1)
     raised = found + np.cumsum(negatives, axis=-1)
-    precision = np.where(raised > 0, found / raised, 0.0)
+    precision = np.divide(found, raised, out=np.zeros_like(found), where=raised > 0)
     return np.asarray((positives * precision).sum(axis=-1) / positives.sum(axis=-1))
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedaux.config.methods import find_method
 from fedaux.config.schema import flatten
 from fedaux.core.metrics import METRIC_NAMES
+from fedaux.report.terminal import plural
 from fedaux.server.result import FinishedRun, fall_warning
 from fedaux.server.run_state import STATE_FILE, RunState, StateError
 
@@ -214,4 +215,4 @@ def _short_runs(runs: Sequence[FinishedRun], rounds: int) -> str:
     if not seeds:
         return ""
     count = f"{len(seeds)} of {len(runs)} runs not finished"
-    return f"{count}, cut to {rounds} rounds: {', '.join(seeds)}"
+    return f"{count}, cut to {plural(rounds, 'round')}: {', '.join(seeds)}"

@@ -104,7 +104,7 @@ def test_an_arm_that_is_not_finished_is_cut_and_says_so(tmp_path: Path) -> None:
     )
     (arm,) = group(find_runs([tmp_path]))
     assert arm.curves.shape == (2, 1)
-    assert arm.note == "1 of 2 runs not finished, cut to 1 rounds: seed 1 (1)"
+    assert arm.note == "1 of 2 runs not finished, cut to 1 round: seed 1 (1)"
     text = write_report(tmp_path).read_text()
     assert "FedAvg: 1 of 2 runs not finished" in text
     # networks that have learned nothing
@@ -132,6 +132,8 @@ def test_a_comparison_has_everything(several: Path) -> None:
     assert found.sections == [*wanted, "settings"]
     assert not found.loads
     assert "6 runs side by side" in text
+    assert "<td>scores, not models, ε = 0.1</td>" in text
+    assert "<td>nothing</td>" in text
     assert text.count("runs/fedaux-1") == 1
     assert "Bands are ± one standard deviation" in text
     assert "3 seeds" in text
