@@ -287,6 +287,8 @@ def average_precision(scores: _Numbers) -> _Numbers:
     found = np.cumsum(positives, axis=-1)
     raised = found + np.cumsum(negatives, axis=-1)
     precision = np.divide(found, raised, out=np.zeros_like(found), where=raised > 0)
+    # of hardly any records, noise makes any number
+    precision = np.clip(precision, 0.0, 1.0)
     return np.asarray((positives * precision).sum(axis=-1) / positives.sum(axis=-1))
 
 
