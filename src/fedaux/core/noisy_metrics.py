@@ -255,7 +255,7 @@ def is_hidden(name: str, counts: _Numbers, noise: _Numbers) -> bool:
 
 def accuracy(answers: _Numbers) -> _Numbers:
     """Return the share of right answers, given wrong and right ones."""
-    return answers[..., 1] / answers.sum(axis=-1)
+    return np.asarray(answers[..., 1] / answers.sum(axis=-1))
 
 
 def recalls(hits: _Numbers) -> _Numbers:
@@ -263,7 +263,7 @@ def recalls(hits: _Numbers) -> _Numbers:
     for each.
     """
     counts = by_class(hits)
-    return counts[..., 1] / counts.sum(axis=-1)
+    return np.asarray(counts[..., 1] / counts.sum(axis=-1))
 
 
 def balanced_accuracy(hits: _Numbers) -> _Numbers:
