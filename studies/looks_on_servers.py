@@ -45,7 +45,7 @@ from fedaux.privacy.account_file import read_account
 from fedaux.privacy.site_account import SiteAccount
 from fedaux.server.run_state import RunState
 from fedaux.server.site_figures import describe_cost_of_look, figures_of_test
-from fedaux.server.site_test import EDGES
+from fedaux.server.site_test import SCORE_EDGES
 from studies.sources import ROOT
 
 RESULTS = Path(__file__).parent / "results"
@@ -289,11 +289,13 @@ def exact_figures(folder: Path, sites: tuple[str, ...]) -> dict[str, Any]:
 
 def in_bins(scores: NDArray[np.float64], y: NDArray[np.int64]) -> dict[str, float]:
     """Return the figures that the bins of a look would give without noise."""
-    place = y * (len(EDGES) + 1) + np.searchsorted(EDGES, scores, side="right")
-    counts = np.bincount(place, minlength=2 * (len(EDGES) + 1)).astype(np.float64)
+    place = y * (len(SCORE_EDGES) + 1) + np.searchsorted(
+        SCORE_EDGES, scores, side="right"
+    )
+    counts = np.bincount(place, minlength=2 * (len(SCORE_EDGES) + 1)).astype(np.float64)
     return {
         name: float(metric(counts))
-        for name, (tally, metric) in metrics(EDGES).items()
+        for name, (tally, metric) in metrics(SCORE_EDGES).items()
         if tally == OF_SCORES
     }
 

@@ -41,7 +41,7 @@ LEAST_SIGNAL = {
 _Numbers = NDArray[np.float64]
 # of counts in bins, the last axis of an array; nan where they define no figure
 Metric = Callable[[_Numbers], _Numbers]
-Counts = Mapping[str, _Numbers]
+CountsByTally = Mapping[str, _Numbers]
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def metrics(edges: Sequence[float] = ()) -> dict[str, tuple[str, Metric]]:
 
 
 def agreeing(
-    counts: Counts, deviation: Mapping[str, float], edges: Sequence[float]
+    counts: CountsByTally, deviation: Mapping[str, float], edges: Sequence[float]
 ) -> dict[str, _Numbers]:
     """Return the least-squares estimate of the true counts in all tallies, of which the
     last axis are the bins.

@@ -29,7 +29,7 @@ from fedaux.server.server import Server
 
 # where bins of scores end, as differences of logits. Scores of a private head are often
 # far apart, and more bins would add more noise to the area under the curve than detail
-EDGES = (-7.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 7.0)
+SCORE_EDGES = (-7.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 7.0)
 # accuracy, which most tests are read for, has the weight 1
 WEIGHT_OF_HITS = 0.7
 WEIGHT_OF_SCORES = 0.85
@@ -43,7 +43,7 @@ def tallies_of_test(classes: int) -> Tallies:
     """
     by_name = {OF_ANSWERS: Tally(OF_ANSWERS), OF_HITS: Tally(OF_HITS, WEIGHT_OF_HITS)}
     if classes == 2:
-        by_name[OF_SCORES] = Tally(OF_SCORES, WEIGHT_OF_SCORES, EDGES)
+        by_name[OF_SCORES] = Tally(OF_SCORES, WEIGHT_OF_SCORES, SCORE_EDGES)
     return Tallies(by_name)
 
 
