@@ -108,7 +108,7 @@ def tallies_of_data(
         there_is = ", ".join(known) or "none, as the data are no table"
         raise ConfigError(
             f"Cannot count by the column {unknown[0]!r}: the schema does not have it. "
-            f"Choose data.look_columns among its columns: {there_is}."
+            f"Choose data.look_columns among its columns. There is: {there_is}."
         )
     for name in columns or known:
         by_name[f"column {name}"] = tally_of_column(name, known[name], bins)

@@ -82,7 +82,7 @@ def guessed_split(patch: pytest.MonkeyPatch) -> None:
 )
 def odd_value_ends_in_an_error(patch: pytest.MonkeyPatch) -> None:
     """One value of a table that cannot be read ends in an error."""
-    patch.setattr(text, "_python_value", lambda scalar: scalar.as_py())
+    patch.setattr(text, "python_value", lambda scalar: scalar.as_py())
 
 
 @fails(
