@@ -87,8 +87,8 @@ class RunControl:
                 status, details = self.attend(run)
         except KeyboardInterrupt:
             self.say(
-                f"run {run} continues, and run.sh shows its log again. `flwr stop "
-                f"{run} {CONNECTION}` ends it."
+                f"run {run} continues while the server is up, and run.sh shows its log "
+                f"again. `flwr stop {run} {CONNECTION}` ends it."
             )
             return Exit.STOPPED
         if status == "finished:completed":

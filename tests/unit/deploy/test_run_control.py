@@ -108,7 +108,7 @@ def test_a_run_that_goes_on_is_attended_and_no_second_one_started(status: str) -
     runs, said, shown = control(flower)
     assert runs.main(WORDS) == 0
     assert flower.started == 0
-    assert "run 7 continues" in said[0]
+    assert "run 7 continues while the server is up" in said[0]
     assert shown == ["round 1\n"]
 
 
@@ -158,5 +158,5 @@ def test_who_interrupts_it_is_told_that_the_run_goes_on() -> None:
 
     runs, said, _ = control(Flower(""), follow=interrupted)
     assert runs.main(WORDS) == Exit.STOPPED
-    assert "run 7 continues" in said[0]
+    assert "run 7 continues while the server is up" in said[0]
     assert "flwr stop 7 fedaux" in said[0]
