@@ -63,5 +63,14 @@ def test_the_table_is_that_of_the_record() -> None:
             assert re.search(rf"^\| {label} \|.*{shown}", page, re.MULTILINE), shown
 
 
+def test_the_runs_in_flowers_simulation_are_those_of_their_record() -> None:
+    (record,) = json.loads((BASELINE / "simulated.json").read_text()).values()
+    page = (BASELINE / "README.md").read_text()
+    first, last = (100 * record["fedaux"][place] for place in (0, -1))
+    others = (100 * record["fedavg"][place] for place in (0, -1))
+    words = f"{first:.1f} % after one round and {last:.1f} % after five with FedAUX"
+    assert f"{words}, and {' and '.join(f'{one:.1f}' for one in others)} %" in page
+
+
 def test_flower_builds_a_bundle() -> None:
     assert len(build_fab_from_disk(BASELINE)) > 1000
