@@ -58,8 +58,8 @@ def require_file(file: Path, what: str) -> Path:
     """The file itself. An error that says what it is part of if it does not exist."""
     if not file.exists():
         raise FileNotFoundError(
-            f"{file} is missing. It is part of {what}. Put that in place and check "
-            "`path`."
+            f"Cannot read the data: {file} is missing. It is part of {what}. Put that "
+            "in place and check `path`."
         )
     return file
 
@@ -111,8 +111,8 @@ def _records(
     values = load_values(y_file)
     if len(values) != len(x):
         raise ValueError(
-            f"{y_file} must hold one label for each of the {len(x)} rows of "
-            f"{x_file.name}, not {len(values)}"
+            f"Cannot read labels: {y_file} must hold one label for each of the "
+            f"{len(x)} rows of {x_file.name}, not {len(values)}. Correct the file."
         )
     labels = [classes.array_label(value) for value in values]
     return Records(x, np.array(labels, dtype=np.int64))
@@ -165,8 +165,8 @@ def _whole_numbers(file: Path, count: int, rows: str) -> NDArray[np.int64]:
     else:
         return y.astype(np.int64)
     raise ValueError(
-        f"{file} must hold one integer from 0 on for each of the {count} rows of "
-        f"{rows}: {problem}"
+        f"Cannot read labels or persons: {file} must hold one integer from 0 on for "
+        f"each of the {count} rows of {rows}: {problem}. Correct the file."
     )
 
 
@@ -217,14 +217,14 @@ def persons_from_array(file: Path, rows: int) -> NDArray[np.int64]:
     """
     if not file.exists():
         raise FileNotFoundError(
-            f"{file} is missing, but data.person = {file.stem!r} names it. Write "
-            "one person for each row of x into it."
+            f"Cannot read persons: {file} is missing, but data.person = {file.stem!r} "
+            "names it. Write one person for each row of x into it."
         )
     persons = load_values(file)
     if len(persons) != rows:
         raise ValueError(
-            f"{file} must hold one person for each of the {rows} rows of x, not "
-            f"{len(persons)}"
+            f"Cannot read persons: {file} must hold one person for each of the {rows} "
+            f"rows of x, not {len(persons)}. Correct the file."
         )
     return factorize(WHOLE.sub(r"\1", name_or_nobody(value)) for value in persons)
 
@@ -235,8 +235,8 @@ def _extract(file: Path, name: str, target: Path) -> None:
     """
     if not zipfile.is_zipfile(file):
         raise ValueError(
-            f"{file} is no .npz archive, or a damaged one. Write it with "
-            "np.savez(file, x=x, y=y)."
+            f"Cannot read the data: {file} is no .npz archive, or a damaged one. Write "
+            "it with np.savez(file, x=x, y=y)."
         )
     with zipfile.ZipFile(file) as archive:
         members = {Path(member).stem: member for member in archive.namelist()}
@@ -247,13 +247,13 @@ def _extract(file: Path, name: str, target: Path) -> None:
                 shutil.copyfileobj(source, sink)
         elif name == "x":
             raise ValueError(
-                f"{file} has no array x but {', '.join(members)}. Write it with "
-                "np.savez(file, x=x, y=y)."
+                f"Cannot read the data: {file} has no array x but "
+                f"{', '.join(members)}. Write it with np.savez(file, x=x, y=y)."
             )
         elif name not in ALIASES:
             raise ValueError(
-                f"{file} has no array {name} but {', '.join(members)}. Set "
-                "data.person to one of them."
+                f"Cannot read persons: {file} has no array {name} but "
+                f"{', '.join(members)}. Set data.person to one of them."
             )
 
 
@@ -358,8 +358,8 @@ def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:
                 )
             if x.shape[1:] != shape:
                 raise ValueError(
-                    f"row {count} has shape {x.shape[1:]}, those before it {shape}. "
-                    "Make all alike: size=32."
+                    f"Cannot read the data: row {count} has shape {x.shape[1:]}, those "
+                    f"before it {shape}. Make all alike: size=32."
                 )
             file.write(x.tobytes())
             count += len(x)
@@ -367,7 +367,8 @@ def write_blocks(folder: Path, suffix: str, blocks: Iterable[Block]) -> None:
                 labels.append(y)
         if not count or shape is None:
             raise ValueError(
-                "there is not one record to read. Check `path` and the chosen classes."
+                "Cannot read the data: there is not one record to read. Check `path` "
+                "and the chosen classes."
             )
         file.seek(0)
         np.lib.format.write_array_header_1_0(file, header | {"shape": (count, *shape)})

@@ -78,13 +78,13 @@ def choose_for_images(
         counts[folder.name] += len(list_images(folder))
     if len(counts) < 2:
         raise ValueError(
-            f"{root} must have a folder of images for each of at least two classes, "
-            f"not {len(counts)}"
+            f"Cannot choose settings: {root} must have a folder of images for each of "
+            f"at least two classes, not {len(counts)}. Add folders."
         )
     public_images = list_images(require_file(public, "public images"))
     if len(public_images) < 2:
         raise ValueError(
-            f"{public} has {len(public_images)} images. Add "
+            f"Cannot choose settings: {public} has {len(public_images)} images. Add "
             "public images, which can be of any content."
         )
     records = sum(counts.values())
@@ -180,8 +180,8 @@ def _look(files: list[Path]) -> tuple[Counter[tuple[int, int]], str]:
             continue
     if not sizes:
         raise ValueError(
-            f"not one of the {len(some)} files looked at can be read as an image, "
-            f"{some[0]} for one"
+            f"Cannot choose settings: not one of the {len(some)} files looked at can "
+            f"be read as an image, {some[0]} for one. Give image files."
         )
     return sizes, "L" if grey else "RGB"
 

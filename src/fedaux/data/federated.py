@@ -302,8 +302,9 @@ def _open_auxiliary(
         _refuse_other_dtype(like, public)
     if public.shape != like.shape:
         raise ValueError(
-            f"auxiliary rows have shape {public.shape}, private rows {like.shape}. "
-            "Use the source's `size` option, or another auxiliary source."
+            f"Cannot use the public data: auxiliary rows have shape {public.shape}, "
+            f"private rows {like.shape}. Use the source's `size` option, or another "
+            "auxiliary source."
         )
     return Corpus(public, notes=corpus.notes)
 

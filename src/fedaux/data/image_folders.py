@@ -41,7 +41,8 @@ def files_at_site(root: Path, declared: Sequence[str]) -> ImageFiles:
     files = list_images(root)
     if not files:
         raise ValueError(
-            f"{root} holds no image. Put them there, in a subfolder for each class."
+            f"Cannot read images: {root} holds no image. Put them there, in a "
+            "subfolder for each class."
         )
     labels = {
         file: position.get(_folder_below(root, file), UNDECLARED) for file in files
@@ -94,8 +95,8 @@ def files_of_classes(root: Path, test: Path | None, folders: str = "") -> ImageF
     train = _labelled_files(root, names)
     if not train:
         raise ValueError(
-            f"{root} holds no image. Put them there, labelled ones in a sub-folder for "
-            "each class."
+            f"Cannot read images: {root} holds no image. Put them there, labelled ones "
+            "in a sub-folder for each class."
         )
     tested: Labelled = {}
     if test is not None:
@@ -129,8 +130,8 @@ def files_of_sites(root: Path, test: Path | None, sites: Sequence[str]) -> Image
     for position, site in enumerate(sites):
         if not layout[site]:
             raise ValueError(
-                f"{root / site} must have a sub-folder of images for each class of "
-                "this site"
+                f"Cannot read images: {root / site} must have a sub-folder of images "
+                "for each class of this site. Put them there."
             )
         for name in layout[site]:
             images = list_images(root / site / name)
@@ -235,9 +236,9 @@ def _refuse_new_classes(test: Path, names: Sequence[str]) -> None:
     unknown = [name for name in _subfolder_names(test) if names and name not in names]
     if unknown:
         raise ValueError(
-            f"{test} has the class {', '.join(unknown)}, of which there is no training "
-            f"image. The classes are {', '.join(names)}. Rename or remove that folder, "
-            "or give it training images."
+            f"Cannot read the test images: {test} has the class {', '.join(unknown)}, "
+            f"of which there is no training image. The classes are {', '.join(names)}. "
+            "Rename or remove that folder, or give it training images."
         )
 
 

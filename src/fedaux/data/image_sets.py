@@ -29,7 +29,8 @@ def cifar100(path: Path, labels: str = "fine") -> Corpus:
     """
     if labels not in ("fine", "coarse"):
         raise ValueError(
-            f"labels={labels!r} must be 'fine' (100 classes) or 'coarse' (20 classes)"
+            f"Cannot read CIFAR-100: labels={labels!r} must be 'fine' (100 classes) or "
+            "'coarse' (20 classes). Choose one of them."
         )
     root = find_subfolder(path, "cifar-100-python", "cifar-100-binary")
     meta = ("meta", f"{labels}_label_names", f"{labels}_label_names.txt")
@@ -160,7 +161,7 @@ def _select(known: Mapping[str, Path], wnids: Sequence[str]) -> list[Path]:
     unknown = [wnid for wnid in wnids if wnid not in known]
     if unknown:
         raise ValueError(
-            f"no WordNet id {', '.join(unknown)} here. There are "
-            f"{', '.join(list(known)[:5])}, ..."
+            f"Cannot choose classes: there is no WordNet id {', '.join(unknown)} here. "
+            f"There are {', '.join(list(known)[:5])}, . Choose from these."
         )
     return [known[wnid] for wnid in wnids]

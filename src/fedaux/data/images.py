@@ -139,7 +139,8 @@ def read_image_files(
         except form.unreadable as error:
             if form.strict:
                 raise ValueError(
-                    f"{file} cannot be read as an image ({error}). Take it out."
+                    f"Cannot read the images: {file} cannot be read as an image "
+                    f"({error}). Take it out."
                 ) from error
             damaged.append(file)
             if not form.own:
@@ -159,8 +160,8 @@ def read_image_files(
     count = len(train) + len(test)
     if len(damaged) > MOST_DAMAGED * count + 1:
         raise ValueError(
-            f"{len(damaged)} of {count} files cannot be read as images, {damaged[0]} "
-            "for one"
+            f"Cannot read the images: {len(damaged)} of {count} files cannot be read "
+            f"as images, {damaged[0]} for one. Take them out."
         )
     kept = _without(files.train, damaged)
     corpus = Corpus(

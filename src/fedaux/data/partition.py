@@ -43,7 +43,8 @@ def partition(
     if kind == "iid":
         return iid(labels, clients, rng)
     raise ValueError(
-        f"unknown partition {kind!r}. Choose one of: {', '.join(PARTITIONS)}."
+        f"Cannot split the records: unknown partition {kind!r}. Choose one of: "
+        f"{', '.join(PARTITIONS)}."
     )
 
 
@@ -64,8 +65,8 @@ def shards(
     """
     if per_client < 1:
         raise ValueError(
-            f"a client needs at least one shard, not {per_client}. Set the number of "
-            "shards to 1 or more."
+            "Cannot split the records: a client needs at least one shard, not "
+            f"{per_client}. Set the number of shards to 1 or more."
         )
     _check(labels, clients * per_client, "shards")
     order = rng.permutation(len(labels))
@@ -88,8 +89,8 @@ def dirichlet(
     _check(labels, clients)
     if not 1e-6 <= alpha <= 1e6:
         raise ValueError(
-            "alpha must lie between 1e-6 (one class per client) and 1e6 (all alike), "
-            f"not {alpha}. Try 0.1."
+            "Cannot split the records: alpha must lie between 1e-6 (one class per "
+            f"client) and 1e6 (all alike), not {alpha}. Try 0.1."
         )
     _, label_index, totals = np.unique(labels, return_inverse=True, return_counts=True)
     sizes = np.array([len(share) for share in np.array_split(labels, clients)])
@@ -246,8 +247,8 @@ def class_counts(
 def _check(labels: NDArray[np.int64], pieces: int, noun: str = "clients") -> None:
     if not 1 <= pieces <= len(labels):
         raise ValueError(
-            f"{len(labels)} records cannot make {pieces} {noun} of at least one "
-            f"record. Use between 1 and {len(labels)}."
+            f"Cannot split the records: {len(labels)} records cannot make {pieces} "
+            f"{noun} of at least one record. Use between 1 and {len(labels)}."
         )
 
 
@@ -265,15 +266,16 @@ class AuxSplit:
     def __post_init__(self) -> None:
         if not len(self.negatives) or not len(self.distill):
             raise ValueError(
-                f"the auxiliary split has {len(self.negatives)} negatives and "
-                f"{len(self.distill)} records to distil. Give more auxiliary data, or "
-                "a share of negatives nearer to 0.2."
+                "Cannot split the public data: the auxiliary split has "
+                f"{len(self.negatives)} negatives and {len(self.distill)} records to "
+                "distil. Give more auxiliary data, or a share of negatives nearer to "
+                "0.2."
             )
         positions = np.concatenate([self.negatives, self.distill])
         if len(np.unique(positions)) < len(positions):
             raise ValueError(
-                "negatives and distillation set must be disjoint and without repeats. "
-                "Use AuxSplit.draw to make them so."
+                "Cannot split the public data: negatives and distillation set must be "
+                "disjoint and without repeats. Use AuxSplit.draw to make them so."
             )
 
     @classmethod
@@ -281,8 +283,8 @@ class AuxSplit:
         """A random split of `size` records. `fraction` is the share of D⁻."""
         if not 0 < fraction < 1:
             raise ValueError(
-                f"the share of negatives must lie between 0 and 1, not {fraction}. The "
-                "paper uses 0.2."
+                "Cannot split the public data: the share of negatives must lie between "
+                f"0 and 1, not {fraction}. The paper uses 0.2."
             )
         negatives, distill = np.split(rng.permutation(size), [round(fraction * size)])
         return cls(np.sort(negatives), np.sort(distill))

@@ -58,8 +58,8 @@ class Records:
         """
         if self.y is None:
             raise ValueError(
-                "these records have no labels. Private and test data need them, "
-                "auxiliary data does not."
+                "Cannot use these records: these records have no labels. Private and "
+                "test data need them, auxiliary data does not."
             )
         return self.y if self.rows is None else self.y[self.rows]
 
@@ -67,7 +67,9 @@ class Records:
     def persons(self) -> NDArray[np.int64]:
         """The person's id of each record. An error if the source does not know it."""
         if self.person is None:
-            raise ValueError("these records name no people. Set data.person.")
+            raise ValueError(
+                "Cannot protect people: these records name no people. Set data.person."
+            )
         return self.person if self.rows is None else self.person[self.rows]
 
     def take(self, positions: Indices) -> Records:

@@ -87,15 +87,16 @@ def open_source(name: str, path: str | Path | None = None, /, **options: Any) ->
         inspect.signature(source).bind(**arguments)
     except TypeError as error:
         raise ValueError(
-            f"source {name!r}: {error}. It takes {inspect.signature(source)}."
+            f"Cannot read the data: source {name!r}: {error}. It takes "
+            f"{inspect.signature(source)}."
         ) from error
     with naming_file(path):
         with user_code("source", name):
             corpus = source(**arguments)
         if not isinstance(corpus, Corpus):
             raise ValueError(
-                f"source {name!r} returned {type(corpus).__name__}. Return a "
-                "fedaux.data.records.Corpus."
+                f"Cannot read the data: source {name!r} returned "
+                f"{type(corpus).__name__}. Return a fedaux.data.records.Corpus."
             )
         return tidy(corpus)
 
@@ -135,8 +136,8 @@ def tidy(corpus: Corpus) -> Corpus:
         if y is not None and y.dtype != np.int64:
             if y.dtype.kind not in "iub":
                 raise ValueError(
-                    f"labels must be whole numbers from 0 on, not {y.dtype}. Use "
-                    "y.astype('int64')."
+                    "Cannot read labels: labels must be whole numbers from 0 on, not "
+                    f"{y.dtype}. Use y.astype('int64')."
                 )
             y = y.astype(np.int64)
         if x is records.x and y is records.y:

@@ -128,18 +128,19 @@ class _Table:
         missing = [name for name in needed if name not in present]
         if missing:
             raise ValueError(
-                f"{file} has no column {', '.join(missing)}, there is "
-                f"{', '.join(map(str, present))}. Name the columns "
-                'in [data]: options = {text = "...", label = "..."}, person = "...".'
+                f"Cannot read the data: {file} has no column {', '.join(missing)}, "
+                f"there is {', '.join(map(str, present))}. Name the columns in [data]: "
+                'options = {text = "...", label = "..."}, person = "...".'
             )
 
     def require_values(self, file: Path, count: int, row: TextRow) -> None:
         missing = [name for name in self.required if to_name(row.get(name)) is None]
         if missing:
             raise ValueError(
-                f"{file}, record {count}: nothing in {', '.join(missing)}, there is "
-                f"{', '.join(map(str, row))}. Name the columns with text=... and "
-                "label=... (label='' for text without labels), or fix the record."
+                f"Cannot read the data: {file}, record {count}: nothing in "
+                f"{', '.join(missing)}, there is {', '.join(map(str, row))}. Name the "
+                "columns with text=... and label=... (label='' for text without "
+                "labels), or fix the record."
             )
 
     def text(self, row: TextRow) -> str:
@@ -175,8 +176,8 @@ def _corpus(
     unknown = sorted(set(tables[-1][1]) - set(names))
     if unknown and not declared:
         raise ValueError(
-            f"{test} has labels that {path} has not: {', '.join(unknown[:5])}. Check "
-            f"the column {table.label!r}."
+            f"Cannot read the test data: {test} has labels that {path} has not: "
+            f"{', '.join(unknown[:5])}. Check the column {table.label!r}."
         )
     classes = DeclaredClasses.of(names)
 

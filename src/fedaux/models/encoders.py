@@ -140,8 +140,8 @@ def bert(
     )
     if width % heads:
         raise ValueError(
-            f"a BERT of width {width} cannot have {heads} heads: the width must be a "
-            "multiple of them"
+            f"Cannot build the network: a BERT of width {width} cannot have {heads} "
+            "heads: the width must be a multiple of them. Change one of them."
         )
     transformers = _library("transformers", "text")
     loaded = transformers.AutoTokenizer.from_pretrained(_folder(tokenizer), **_LOCAL)
@@ -190,8 +190,8 @@ def _folder(name: str) -> Path:
     folder = Path(name).expanduser()
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(
-            f"{folder} has no config.json. Give a folder in Hugging Face's format, or "
-            f"{', '.join(PACKAGES)}."
+            f"Cannot load the encoder: {folder} has no config.json. Give a folder in "
+            f"Hugging Face's format, or {', '.join(PACKAGES)}."
         )
     return folder
 
@@ -199,8 +199,8 @@ def _folder(name: str) -> Path:
 def _only_text(name: str, shape: tuple[int, ...]) -> None:
     if shape != ():
         raise ValueError(
-            f"prototype {name!r} reads text, not rows of shape {tuple(shape)}. See "
-            "`csv` among the sources."
+            f"Cannot build the network: prototype {name!r} reads text, not rows of "
+            f"shape {tuple(shape)}. See `csv` among the sources."
         )
 
 
@@ -293,8 +293,8 @@ class VisionExtractor(nn.Module):
         if missing:
             shown = ", ".join(missing[:3]) + ", …" * (len(missing) > 3)
             raise ValueError(
-                f"{self.published_weights}: the weights lack {shown}. Are they of the "
-                "same model?"
+                f"Cannot load the weights: {self.published_weights}: the weights lack "
+                f"{shown}. Are they of the same model?"
             )
         self.backbone.load_state_dict({**names, **common})
 
@@ -407,8 +407,8 @@ def load_weights(path: str) -> Any:
     file = Path(path).expanduser()
     if not file.is_file():
         raise FileNotFoundError(
-            f"{file} is not there. Give a file of weights, .safetensors or a state "
-            "dict of torch."
+            f"Cannot load the weights: {file} is not there. Give a file of weights, "
+            ".safetensors or a state dict of torch."
         )
     if file.suffix == ".safetensors":
         from safetensors.torch import load_file
@@ -473,6 +473,7 @@ def _library(name: str, extra: str = "") -> Any:
 def only_images(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise ValueError(
-            f"prototype {name!r} takes images with one or three channels, not rows of "
-            f"shape {tuple(shape)}"
+            f"Cannot build the network: prototype {name!r} takes images with one or "
+            f"three channels, not rows of shape {tuple(shape)}. Choose another "
+            "prototype."
         )

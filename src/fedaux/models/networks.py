@@ -101,9 +101,9 @@ def image_channels(
         raise unknown_name(f"norm for {name!r}", norm, norms)
     if len(shape) != 3 or min(shape) < 1:
         raise ValueError(
-            f"prototype {name!r} expects images (channels, height, width), not rows of "
-            f"shape {tuple(shape)}. Use 'mlp' for plain rows, for text 'bert' or "
-            "'encoder', or your prototype as module:function."
+            f"Cannot build the network: prototype {name!r} expects images (channels, "
+            f"height, width), not rows of shape {tuple(shape)}. Use 'mlp' for plain "
+            "rows, for text 'bert' or 'encoder', or your prototype as module:function."
         )
     return shape[0]
 
@@ -112,8 +112,9 @@ def numbers_of_row(name: str, shape: tuple[int, ...]) -> int:
     """How many numbers a row has. An error if it has none."""
     if not shape or min(shape) < 1:
         raise ValueError(
-            f"prototype {name!r} expects rows of at least one number, not of shape "
-            f"{tuple(shape)}. For text 'bert' or 'encoder' will do."
+            f"Cannot build the network: prototype {name!r} expects rows of at least "
+            f"one number, not of shape {tuple(shape)}. For text 'bert' or 'encoder' "
+            "will do."
         )
     return prod(shape)
 
@@ -132,7 +133,10 @@ def require_positive(**options: float) -> None:
     """Raise if an option is not above 0."""
     for name, value in options.items():
         if not value > 0:
-            raise ValueError(f"{name} must be greater than 0, not {value}")
+            raise ValueError(
+                f"Cannot build the network: {name} must be greater than 0, not "
+                f"{value}. Correct the value."
+            )
 
 
 class Columns(nn.Module):
@@ -396,8 +400,9 @@ def shufflenet(
     multiple = 4 * SHUFFLENET_GROUPS
     if width <= SHUFFLENET_STEM or width % multiple:
         raise ValueError(
-            f"the width of shufflenet is a multiple of {multiple} above "
-            f"{SHUFFLENET_STEM} (200 in the paper), not {width}"
+            "Cannot build the network: the width of shufflenet is a multiple of "
+            f"{multiple} above {SHUFFLENET_STEM} (200 in the paper), not {width}. "
+            "Choose such a width."
         )
     inputs = SHUFFLENET_STEM
     units: list[nn.Module] = []

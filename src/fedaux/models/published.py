@@ -238,8 +238,8 @@ def _extractor(
     only_images(name, shape)
     if config.size < LEAST_SIZE:
         raise ValueError(
-            f"{name} halves an image five times: set size to {LEAST_SIZE} or more, not "
-            f"{config.size}"
+            f"Cannot build the network: {name} halves an image five times: set size to "
+            f"{LEAST_SIZE} or more, not {config.size}"
         )
     publication = PUBLICATIONS[name]
     names = list(backbone.state_dict())

@@ -70,14 +70,14 @@ class Prototype(nn.Module):
         width = getattr(features, "width", None)
         if not isinstance(width, int) or width < 1:
             raise ValueError(
-                f"{type(features).__name__} has width={width!r}. Give the feature "
-                "extractor an attribute `width`, the number of features it returns for "
-                "one row."
+                f"Cannot use the model: {type(features).__name__} has width={width!r}. "
+                "Give the feature extractor an attribute `width`, the number of "
+                "features it returns for one row."
             )
         if classes < 2:
             raise ValueError(
-                f"a classifier needs at least 2 classes, not {classes}. Check the "
-                "labels of the source."
+                "Cannot build the network: a classifier needs at least 2 classes, not "
+                f"{classes}. Check the labels of the source."
             )
         self.width: int = width
         self.features = features
@@ -270,7 +270,7 @@ def register(name: str) -> Callable[[AnyFactory], AnyFactory]:
             factory.__qualname__,
         ):
             raise ValueError(
-                f"prototype {name!r} is already "
+                f"Cannot register the prototype: prototype {name!r} is already "
                 f"{known.__module__}:{known.__qualname__}. Take another name."
             )
         _factories[name] = factory
@@ -446,6 +446,7 @@ def _check_options(spec: PrototypeSpec, factory: Factory) -> None:
             and (kind, type(value)) != (float, int)
         ):
             raise ValueError(
-                f"{spec.label}: {key} must be {kind.__name__}, not "
-                f"{type(value).__name__} ({value!r})"
+                f"Cannot build the network: {spec.label}: {key} must be "
+                f"{kind.__name__}, not {type(value).__name__} ({value!r}). Correct the "
+                "value."
             )

@@ -77,8 +77,8 @@ class Planner:
         groups = min(clients, classes)
         if len(features) < 2 * groups:
             raise ValueError(
-                f"{len(features)} public rows cannot represent {groups} classes. Give "
-                "more of them."
+                f"Cannot plan: {len(features)} public rows cannot represent {groups} "
+                "classes. Give more of them."
             )
         public = scorer.publish(features)
         group = KMeans(groups, n_init=1, random_state=0).fit_predict(

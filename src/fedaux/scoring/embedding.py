@@ -68,8 +68,8 @@ def spectrum(negatives: Features) -> Spectrum:
     covariance = np.asarray(covariance) / len(negatives)
     if not np.isfinite(covariance).all():
         raise ValueError(
-            "the features of the auxiliary data are not finite. Look for NaN and inf "
-            "in it."
+            "Cannot score: the features of the auxiliary data are not finite. Look for "
+            "NaN and inf in it."
         )
     variances, directions = np.linalg.eigh(covariance)
     order = np.argsort(variances)[::-1]
@@ -91,8 +91,8 @@ def public_map(
     keep = keep[variances[keep] > 1e-9 * variances.max(initial=1e-30)]
     if keep.size == 0:
         raise ValueError(
-            "all features of the negatives are equal: there is nothing to score with. "
-            "Check the auxiliary data."
+            "Cannot score: all features of the negatives are equal: there is nothing "
+            "to score with. Check the auxiliary data."
         )
     basis = directions[:, keep] * variances[keep] ** -0.25
     norms = np.concatenate(

@@ -294,7 +294,7 @@ def test_teaching_without_public_data_is_found_before_an_order_is(
     settings = checks.load_settings(site)
     assert isinstance(settings, checks.CheckResult)
     problem(settings, "teachers.run_on = 'clients': it needs aux.source", "site.toml")
-    assert "set method to that of the run" in settings.detail
+    assert "Set method to that of the run" in settings.detail
 
 
 def save(folder: Path, labels: list[int], persons: list[str] | None = None) -> None:

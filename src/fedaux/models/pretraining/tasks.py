@@ -337,8 +337,9 @@ class MaskedLanguageModel(SelfSupervisedTask):
     ) -> None:
         if not isinstance(extractor, TextExtractor):
             raise ValueError(
-                f"the auxiliary data are text, which {type(extractor).__name__} cannot "
-                "be pre-trained on. Choose the prototype 'bert' or 'encoder'."
+                "Cannot pre-train: the auxiliary data are text, which "
+                f"{type(extractor).__name__} cannot be pre-trained on. Choose the "
+                "prototype 'bert' or 'encoder'."
             )
         self.text = extractor
         tokenizer = extractor.tokenizer
