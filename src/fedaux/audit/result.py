@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AttackResult:
-    """`bound` is an ε that was proven against the claim. The claim is refuted where it
+    """`bound` is an ε that was proven against the claim. The claim is refuted if it
     is larger.
     """
 

@@ -23,10 +23,10 @@ class Method:
         pretrained: Start from the extractor pre-trained on unlabelled auxiliary data
             (P1), not from random weights.
         proximal: Add μ/2 ‖θ − θ_t‖² to the local loss (FedProx).
-        teachers: The ensemble to distil: none; the clients; or the clients, their
-            average and draws from a Gaussian (FedBE).
-        weights: How much each teacher counts on each public example: all equally; by
-            the client's release (FedAUX); or by the variance of the teacher's own
+        teachers: The ensemble to distil: none, the clients, or the clients
+            with their average and draws from a Gaussian (FedBE).
+        weights: How much each teacher counts on each public example: all equally, by
+            the client's release (FedAUX), or by the variance of the teacher's
             logits (Fed-ET), which needs no release.
         sends: What clients send: the models they train, or, once per client, what a
             head is computed from: sums of features per class, optionally with second

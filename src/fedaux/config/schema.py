@@ -243,7 +243,7 @@ class Config(Settings):
 
     @property
     def head_start(self) -> str:
-        """`head_init`, completed: the head of the releases, where the method asks for
+        """`head_init`, completed: the head of the releases, if the method asks for
         them anyway.
         """
         if self.head_init != "auto":
@@ -404,8 +404,8 @@ class Config(Settings):
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
         """Read the settings of a run from a TOML or JSON file.
 
-        Data paths in the file are looked up next to it, then in the working directory;
-        data paths in overrides are looked up in the working directory. A table `[tune]`
+        Data paths in the file are looked up next to it, then in the working directory.
+        Data paths in overrides are looked up in the working directory. A table `[tune]`
         is ignored: it is for `fedaux tune`.
 
         Args:
@@ -454,7 +454,7 @@ class Config(Settings):
         """Write all settings to a TOML file, which `load` reads back.
 
         Objects that exist only in this session cannot be written. The error names the
-        settings that hold them.
+        settings that have them.
 
         Args:
             path: The file to write.

@@ -27,8 +27,8 @@ def reuse_memory() -> bool:
     a notebook of your own, call it once, before you train.
 
     Results are bit for bit the same. The process may keep more memory than it needs at
-    the moment. Nothing happens on systems without glibc, and where the environment
-    already says how memory is allocated (`GLIBC_TUNABLES`, `MALLOC_…`).
+    the moment. Nothing happens on systems without glibc, and if the environment
+    already defines how memory is allocated (`GLIBC_TUNABLES`, `MALLOC_…`).
 
     Returns:
         Whether this process now keeps its memory.

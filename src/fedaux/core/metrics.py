@@ -104,7 +104,7 @@ class ClassRecall:
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """Test metrics from `table`, which counts true class (rows) by prediction
-    (columns), and from probabilities, if there are any; means skip empty classes.
+    (columns), and from probabilities, if there are any. Means skip empty classes.
 
     Attributes:
         table: Counts of true class by prediction.
@@ -171,7 +171,7 @@ class Evaluation:
 
     @property
     def balanced_accuracy(self) -> float:
-        """The mean of the recalls; always predicting the same class gives 1 over the
+        """The mean of the recalls. Always predicting the same class gives 1 over the
         number of classes.
         """
         return float(self.recalls[self.tested].mean())

@@ -48,7 +48,7 @@ class WorkProgress(ProgressEvent):
     """Progress of a long task: images read, epochs of pre-training, sites connected,
     attacks of an audit.
 
-    `phase` is the phase of the run; low-level work, which may occur in any phase,
+    `phase` is the phase of the run. Low-level work, which may occur in any phase,
     leaves it empty.
     """
 

@@ -43,7 +43,7 @@ class RoundResult:
 
     Attributes:
         round: The number of the round, from 1.
-        accuracy: Test accuracy, by prototype; {} if the server has no test data.
+        accuracy: Test accuracy, by prototype, or {} if the server has no test data.
         client_metrics: Metrics of the clients whose updates were used, by client.
         failures: Clients that did not contribute, with the reasons.
         private_training: Noise, sample rate and steps of clients that train with
@@ -67,9 +67,9 @@ class RoundResult:
         confusion: Counts of true class (rows) by predicted class, by prototype, or None
             before the last round.
         calibration: Of probabilities, by prototype, the rows of
-            `Calibration.to_rows`; None before the last round.
+            `Calibration.to_rows`, or None before the last round.
         start: Of round 1 only, test accuracy of the models that it started from, by
-            prototype, or {} where nothing is trained.
+            prototype, or {} if nothing is trained.
     """
 
     round: int
@@ -96,7 +96,7 @@ class RoundResult:
 
     @property
     def mean_accuracy(self) -> float | None:
-        """Mean test accuracy over the prototypes; None if the server has no test
+        """Mean test accuracy over the prototypes, or None if the server has no test
         data.
         """
         return fmean(self.accuracy.values()) if self.accuracy else None

@@ -139,7 +139,7 @@ def from_huggingface(
         size: Crop and shrink images to a square of this many pixels, as the source
             `images` does.
         mode: "RGB", "L" for grey or "RGBA".
-        split: The split of a `DatasetDict` that holds the training data.
+        split: The split of a `DatasetDict` with the training data.
         person: The column with the person of each record.
         declared: At a site, the classes of the federation. A label is then a number or
             a name from the dataset's own `ClassLabel`, and the schema gives the kind of

@@ -28,8 +28,8 @@ class Records:
     """Records with optional labels: the rows `x[rows]` with labels `y[rows]`.
 
     Attributes:
-        x: uint8 images (N, H, W, C), float numbers (N, ...) or an array of `str`; may
-            be a memory map.
+        x: uint8 images (N, H, W, C), float numbers (N, ...) or an array of `str`,
+            possibly a memory map.
         y: The class of each row of `x`, from 0, or None for unlabelled data.
         rows: Positions in `x` of these records, or None for all.
         person: The id of the person each row of `x` belongs to, if the source knows it.
@@ -170,7 +170,7 @@ class Corpus:
     """The data of one source.
 
     Attributes:
-        train: The training records; auxiliary data needs no labels.
+        train: The training records. Auxiliary data needs no labels.
         test: The test records. None means part of `train` is held out.
         classes: The names of labels 0, 1, …. Without them the numbers are the names.
         notes: Remarks for the user: images that could not be read, …

@@ -30,7 +30,8 @@ class ColumnEffect:
         column: Its name.
         effect: The difference between the largest and the smallest contribution of its
             values to the log-odds of `towards`.
-        towards: The second of two classes; of more, the class that it moves furthest.
+        towards: The second of two classes. With more classes, the one that it moves
+            furthest.
         largest: The value that contributes most.
         smallest: The value that contributes least.
     """

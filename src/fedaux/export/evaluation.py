@@ -73,7 +73,7 @@ def evaluate_model(
     """Evaluate a model on labelled records.
 
     These are a folder with one sub-folder of images per class, or with one such folder
-    per site; arrays x and y; or a table with a column `label`. A table may have the
+    per site, arrays x and y, or a table with a column `label`. A table may have the
     column of sites that its schema names.
     """
     reader = reader or InputReader(model.record_spec, schema=model.schema)

@@ -32,7 +32,7 @@ def export_model(
     """Write the trained model of every prototype of a finished run to a folder of its
     own, `out`/NAME-i.
 
-    The run's public data must be available: the card holds the shape of a record and
+    The run's public data must be available: the card has the shape of a record and
     the names of the classes.
 
     Args:

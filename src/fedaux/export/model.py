@@ -121,7 +121,7 @@ class Model:
     @property
     def columns(self) -> list[ColumnEffect]:
         """Of the linear model of a table, how far each column can move a prediction,
-        largest first; [] for others. It is computed from the weights alone, so it
+        largest first, or [] for others. It is computed from the weights alone, so it
         has the guarantee of the weights, at the same ε.
         """
         schema = self.schema
@@ -174,7 +174,7 @@ class Model:
         load only models from people you trust.
 
         Args:
-            folder: The folder of the model, or its parent or run if that holds only one
+            folder: The folder of the model, or its parent or run if that has only one
                 model.
             device: As in a configuration: auto, cpu, cuda, …
             precision: As in a configuration: float32, …

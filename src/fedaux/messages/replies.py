@@ -207,7 +207,7 @@ class Consent:
 
 @reply
 class Release:
-    """P3: a client's summary with noise added; everything the server computes from it
+    """P3: a client's summary with noise added. Everything the server computes from it
     is post-processing.
 
     `values * step` is the summary, `scale * step` the standard deviation of its noise,

@@ -103,7 +103,7 @@ class Hooks:
             theta: The current parameters, (P,).
             start: The parameters that the server sent, (P,).
             received: The arrays of `broadcast`.
-            state: The client's own state; empty the first time.
+            state: The client's state, empty the first time.
 
         Returns:
             The term, (P,), or None for no term.
@@ -125,7 +125,7 @@ class Hooks:
             trained: The parameters after training, (P,).
             work: Steps, learning rate and optimiser of the training.
             received: The arrays of `broadcast`.
-            state: The client's own state; empty the first time.
+            state: The client's state, empty the first time.
 
         Returns:
             The update. The names and shapes of its `extra` must not depend on `trained`

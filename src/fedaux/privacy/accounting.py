@@ -57,7 +57,7 @@ class Mechanism:
 
     `noise_multiplier` is σ in those units. Under replace-one two vectors change, which
     the accountant knows. Each of the `steps` samples every record with probability
-    `sample_rate`, independently; rate 1 takes all of them. The result is `size`
+    `sample_rate`, independently. Rate 1 takes all of them. The result is `size`
     integers, with `grid` steps to the unit.
     """
 
@@ -96,7 +96,7 @@ def total_epsilon(
     """An ε at this δ of all mechanisms composed, in any order, each in view of what
     came before (docs/proofs.md).
 
-    Never below the true one, or ∞ where it would be above `mechanism.MAX_EPSILON`.
+    Never below the true one, or ∞ if it would be above `mechanism.MAX_EPSILON`.
     """
     if adjacency not in UNIT_SENSITIVITY:
         raise unknown_name("adjacency", adjacency, UNIT_SENSITIVITY)

@@ -263,7 +263,7 @@ class Ledger:
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the statement in machine-readable parts; ε and δ are the largest that
+        """Return the statement in machine-readable parts. ε and δ are the largest that
         a client reported.
         """
         safe = bool(self.clients) and not self.unsafe

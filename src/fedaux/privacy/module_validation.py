@@ -150,7 +150,7 @@ def per_record_safe(cls: T) -> T:
     You declare that its output for a record depends only on that record and the
     weights: it keeps no state between calls, draws nothing at random, and normalises
     over nothing but the record. The modules inside it are validated separately. The
-    declaration holds for this very class, not for its subclasses. A pass over private
+    declaration is for this very class, not for its subclasses. A pass over private
     records that contradicts it raises an error, but not every false declaration is
     noticed.
 

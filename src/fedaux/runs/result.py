@@ -144,7 +144,7 @@ class Result(FinishedRun):
     @property
     def model(self) -> Model:
         """The trained network, of several the most accurate, or the first if nothing
-        was tested; `result.model.predict(x)` returns probabilities.
+        was tested. `result.model.predict(x)` returns probabilities.
         """
         accuracies = self.accuracies
         labels = list(accuracies or self.models)
@@ -153,7 +153,7 @@ class Result(FinishedRun):
     @property
     def columns(self) -> list[ColumnEffect]:
         """Of the linear model of a table, how far each column can move a prediction,
-        largest first; [] for others.
+        largest first, or [] for others.
         """
         return self.model.columns
 

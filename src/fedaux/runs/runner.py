@@ -86,7 +86,7 @@ def run(
     Args:
         method: A name of `fedaux.METHODS`, a `Method`, or a whole `Config`, of which
             the other arguments change parts.
-        folder: The folder of the run, written after every round. One that holds another
+        folder: The folder of the run, written after every round. One with another
             run raises `StateError`. None: the first of runs/NAME, runs/NAME-2, … that
             is free or holds this very run.
         data: Labelled private data, split between the clients. A list has one entry for
@@ -211,8 +211,8 @@ def run_over_regions(
 def pretrain(
     config: Config, *, on_progress: OnProgress = no_progress, cache: Path | None = None
 ) -> dict[str, Path]:
-    """Train the extractor of every prototype (P1), or find it in the cache, where a
-    later `run` finds it too.
+    """Train the extractor of every prototype (P1), or find it in the cache, in which
+    a later `run` finds it too.
 
     If it is interrupted, the next call continues after the last finished epoch.
 

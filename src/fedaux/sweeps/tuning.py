@@ -346,7 +346,7 @@ def tune(
         methods: Names in `METHODS`, or `module:attribute`. By default the nine of the
             paper.
         budget: The number of settings to try for each method.
-        seeds: The number of splits; none is among the first thousand from the config's
+        seeds: The number of splits. None is among the first thousand from the config's
             own seed on.
         jobs: The number of parallel runs, as in `compare`.
         threads: The number of PyTorch threads of each run.
