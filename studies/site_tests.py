@@ -36,7 +36,7 @@ from fedaux.privacy.looks import scale_of
 from fedaux.server.site_test import tallies_of_test
 
 RECORDS = (230, 1_600, 2_000, 16_000)
-DRAWS = 400
+DRAWS = 1000
 EPSILON = 1.0
 CLASSES = 2
 EVENTS = 0.4  # share of records of the second class
