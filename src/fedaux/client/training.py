@@ -320,7 +320,9 @@ def ordered_class_weights(order: TrainOrder) -> NDArray[np.float32] | None:
     weights = order.class_weights.get("weights")
     if weights is not None and len(weights) != order.classes:
         raise OrderError(
-            f"the order has {len(weights)} class weights for {order.classes} classes"
+            f"Cannot train: the order has {len(weights)} class weights for "
+            f"{order.classes} classes. Install the same version of fedaux at the "
+            "server and the sites."
         )
     return weights
 

@@ -305,18 +305,21 @@ class Config(Settings):
         require(
             isinstance(weights, str)
             or all(0 < weight < math.inf for weight in weights),
-            f"class_weights must be numbers above 0, not {weights}.",
+            "Cannot use these settings: class_weights must be numbers above 0, not "
+            f"{weights}. Correct the value.",
         )
         require(
             weights != BALANCED or self.knows_class_counts,
-            f"class_weights = 'balanced' needs to know how many records each class has, "
-            f"and with {method.label} clients send no such counts: write the weights "
-            "yourself, for example class_weights = [1, 3].",
+            "Cannot use these settings: class_weights = 'balanced' needs to know how "
+            f"many records each class has, and with {method.label} clients send no "
+            "such counts. Write the weights yourself, for example class_weights = [1, "
+            "3].",
         )
         require(
             not self.privacy.private_training,
-            "class_weights have no effect with privacy.private_training, which clips "
-            "every record's gradient to one length: leave class_weights out.",
+            "Cannot use these settings: class_weights have no effect with "
+            "privacy.private_training, which clips every record's gradient to one "
+            "length. Leave class_weights out.",
         )
 
     def _check_secure(self, method: Method) -> None:

@@ -54,7 +54,8 @@ def class_weights(
     weights = np.array(config.class_weights, np.float64)
     require(
         len(weights) == classes,
-        f"class_weights has {len(weights)} numbers, and there are {classes} classes: "
-        "write one for each, in the order of data.classes.",
+        f"Cannot use these settings: class_weights has {len(weights)} numbers, and "
+        f"there are {classes} classes. Write one for each, in the order of "
+        "data.classes.",
     )
     return weights
