@@ -39,7 +39,33 @@ KEPT = (
     "FedDF+P",
     "FedDyn+P",
     "FedProx+P",
+    "FedAvg+P, private-head start",
+    "SCAFFOLD+P, private-head start",
 )
+CLASS_MOMENTS = {"privacy.scorer": "class-moments", "privacy.embedding_dim": 0}
+TUNED_FROM_THE_HEAD = {
+    **{name: heads.ARMS[name] for name in KEPT},
+    "FedET+P, private-head start": Arm(
+        "fedet+p", heads.PRIVATE, {**heads.STANDING, **heads.DIMENSIONS}
+    ),
+    "FedDyn+P, private-head start": Arm("feddyn+p", heads.PRIVATE, heads.DIMENSIONS),
+}
+# every method from the same, better head, with the settings that won from the other
+FROM_ONE_HEAD = {
+    f"{name}, class moments, private-head start": Arm(
+        TUNED_FROM_THE_HEAD[f"{name}, private-head start"].method,
+        CLASS_MOMENTS,
+        like=f"{name}, private-head start",
+    )
+    for name in (
+        "FedAUX, ε = 1",
+        "SCAFFOLD+P",
+        "FedAvg+P",
+        "FedET+P",
+        "FedDyn+P",
+        "FedAUX-SCAFFOLD, ε = 1",
+    )
+}
 DESIGN = replace(
     heads.DESIGN,
     name="heads-published",
@@ -68,15 +94,7 @@ DESIGN = replace(
             'prototypes=["encoder"]',
         ),
     },
-    arms=PRIVATE
-    | {
-        **{name: heads.ARMS[name] for name in KEPT},
-        "FedAUX, ε = 1, class moments, private-head start": Arm(
-            "fedaux",
-            {"privacy.scorer": "class-moments", "privacy.embedding_dim": 0},
-            like="FedAUX, ε = 1, private-head start",
-        ),
-    },
+    arms={**PRIVATE, **TUNED_FROM_THE_HEAD, **FROM_ONE_HEAD},
     budget=16,
 )
 

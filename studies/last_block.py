@@ -119,6 +119,9 @@ DESIGN = Design(
         "local.epochs=1",
         "local.optimizer=adam",
         "local.lr=1e-4",
+        # as when these curves were made: "auto" differs under a computed head
+        "local.max_grad_norm=0",
+        "local.schedule=constant",
         "local.freeze_batch_norm=true",
         "distill.epochs=1",
         "distill.lr=5e-5",

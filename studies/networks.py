@@ -32,6 +32,8 @@ BASE = (
     "local.optimizer=sgd",
     "local.lr=0.01",
     "local.max_grad_norm=0",
+    # as when these curves were made: "auto" differs under a computed head
+    "local.schedule=constant",
     "distill.lr=1e-3",
     "distill.epochs=1",
 )

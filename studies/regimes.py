@@ -84,6 +84,9 @@ DESIGN = Design(
         "local.optimizer=adam",
         "local.lr=0.001",
         "local.max_grad_norm=0",
+        # as when these curves were made: "auto" differs under a computed head
+        "local.schedule=constant",
+        "local.freeze_batch_norm=false",
         "distill.epochs=1",
         "distill.lr=5e-5",
     ),

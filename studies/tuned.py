@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.stats import t, ttest_1samp
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
@@ -242,6 +242,13 @@ def _of_case(
     if means:
         heading = f"Mean of the last {STEADY} rounds until T, and differences:"
         page.append(f"{heading}\n\n{means}")
+    whole = _whole_run_table(curves, rounds)
+    if whole:
+        heading = (
+            "Mean of rounds 1 to T, and paired differences: 95 % interval and p "
+            "(t, two-sided, not corrected):"
+        )
+        page.append(f"{heading}\n\n{whole}")
     return page
 
 
@@ -269,6 +276,28 @@ def _steady_table(
         rows.append((name, *(_cell(runs, at) for at in late)))
     rows += _differences(steady, late)
     return _table(rows, late)
+
+
+def _whole_run_table(
+    curves: Mapping[str, Mapping[str, list[float]]], rounds: Sequence[int]
+) -> str:
+    """Means of all rounds until T of what trains, since a single window may flatter."""
+    means: dict[str, dict[str, list[float]]] = {}
+    for name, runs in curves.items():
+        if any(len(run) > 1 for run in runs.values()):
+            means[name] = {split: _means_until(run) for split, run in runs.items()}
+    late = [at for at in rounds if at >= 2 * STEADY]
+    rows = []
+    for name, runs in means.items():
+        rows.append((name, *(_cell(runs, at) for at in late)))
+    rows += _differences(means, late, with_p=True)
+    return _table(rows, late)
+
+
+def _means_until(run: list[float]) -> list[float]:
+    """At each round the mean of all rounds until then."""
+    sums = np.cumsum(run)
+    return [float(total / (at + 1)) for at, total in enumerate(sums)]
 
 
 def _table(rows: Sequence[tuple[str, ...]], rounds: Sequence[int], *more: str) -> str:
@@ -331,7 +360,10 @@ def _costs(results: Mapping[str, Any], case: str, name: str) -> tuple[str, str, 
 
 
 def _differences(
-    curves: Mapping[str, Mapping[str, list[float]]], rounds: Sequence[int]
+    curves: Mapping[str, Mapping[str, list[float]]],
+    rounds: Sequence[int],
+    *,
+    with_p: bool = False,
 ) -> list[tuple[str, ...]]:
     """Of every FedAUX from every other method that trains; from those with the same
     start, if there are any.
@@ -347,7 +379,10 @@ def _differences(
         started = name.endswith("start")
         alike = [rival for rival in rivals if rival.endswith("start") == started]
         for rival in alike or rivals:
-            cells = [_paired(curves[name], curves[rival], at) for at in rounds]
+            cells = []
+            for at in rounds:
+                values = _paired(curves[name], curves[rival], at)
+                cells.append(_difference(values, with_p=with_p))
             if any(cells):
                 rows.append((f"{name} − {rival}", *cells))
     return rows
@@ -355,7 +390,8 @@ def _differences(
 
 def _paired(
     ours: Mapping[str, list[float]], theirs: Mapping[str, list[float]], at: int
-) -> str:
+) -> NDArray[np.float64]:
+    """Return the differences in a round on the splits that both have."""
     differences = []
     for split, curve in ours.items():
         if split not in theirs:
@@ -364,10 +400,16 @@ def _paired(
         other = _at(theirs[split], at)
         if mine is not None and other is not None:
             differences.append(mine - other)
-    if len(differences) < 2:
+    return np.array(differences)
+
+
+def _difference(values: NDArray[np.float64], *, with_p: bool) -> str:
+    if len(values) < 2:
         return ""
-    values = np.array(differences)
-    return f"{values.mean():+.3f} ± {half_width(values):.3f}"
+    text = f"{values.mean():+.3f} ± {half_width(values):.3f}"
+    if with_p:
+        text += f", p = {ttest_1samp(values, 0.0).pvalue:.3f}"
+    return text
 
 
 def half_width(values: NDArray[np.float64]) -> float:
