@@ -116,6 +116,8 @@ ARMS: dict[str, Settings] = {
     "FedAvg, constant": {"method": "fedavg+p", **FROM_THE_HEAD, **CONSTANT},
     "FedDF, constant": {"method": "feddf+p", **FROM_THE_HEAD, **CONSTANT},
 }
+BEFORE_AND_NOW = ("start", "before", "FedAUX")
+TWO_CLASSES = "PneumoniaMNIST, three sites"
 WITH_DEFAULTS = ("FedAUX", "FedAvg", "FedDF", "FedET", "SCAFFOLD")
 WHOLE_NETWORKS = tuple(
     case for case, settings in CASES.items() if not settings.get("head_only")
@@ -149,15 +151,28 @@ def network(shape: tuple[int, ...], width: int = 64) -> fedaux.Extractor:
     )
 
 
-def curve(settings: Settings, seed: int) -> list[float]:
-    """Return the test accuracy after each round of one run."""
+def run_once(settings: Settings, seed: int) -> fedaux.Result:
+    """Run all rounds with one split and one draw of noise."""
     table: dict[str, Any] = {}
     same_noise = {"seed": seed, "privacy.unsafe_seed": seed + 1}
     for key, value in {**BASE, **settings, **same_noise}.items():
         set_key(table, key, value, "the study")
     with tempfile.TemporaryDirectory() as folder:
-        result = fedaux.run(fedaux.Config.from_dict(table), Path(folder) / "run")
+        return fedaux.run(fedaux.Config.from_dict(table), Path(folder) / "run")
+
+
+def accuracies(result: fedaux.Result) -> list[float]:
+    """Return the test accuracy after each round."""
     return [round(accuracy, 4) for accuracy in result.curve]
+
+
+def aucs(result: fedaux.Result) -> list[float]:
+    """Return the AUC after each round, in a case of two classes."""
+    found: list[float] = []
+    for row in result.state.history:
+        (metrics,) = row.metrics.values()
+        found.append(round(metrics["auc"], 4))
+    return found
 
 
 def settings_of(case: str, arm: str) -> Settings:
@@ -174,6 +189,10 @@ def key_of(case: str, arm: str, seed: int) -> str:
     return f"{case}|{arm}|{seed}"
 
 
+def auc_key(key: str) -> str:
+    return f"{key}|AUC"
+
+
 def run_all(results: Path) -> None:
     """Run what is missing, and write every curve as soon as it is known."""
     curves = read(results)
@@ -182,9 +201,13 @@ def run_all(results: Path) -> None:
         for arm in ("start", *ARMS):
             for case in CASES:
                 key = key_of(case, arm, seed)
-                if key in curves:
+                in_auc = case == TWO_CLASSES and arm in BEFORE_AND_NOW
+                if key in curves and (not in_auc or auc_key(key) in curves):
                     continue
-                curves[key] = curve(settings_of(case, arm), seed)
+                result = run_once(settings_of(case, arm), seed)
+                curves[key] = accuracies(result)
+                if in_auc:
+                    curves[auc_key(key)] = aucs(result)
                 results.write_text(json.dumps(curves, indent=1) + "\n")
                 print(key, *curves[key], flush=True)
 
@@ -194,9 +217,6 @@ def read(results: Path) -> dict[str, list[float]]:
         return {}
     curves: dict[str, list[float]] = json.loads(results.read_text())
     return curves
-
-
-BEFORE_AND_NOW = ("start", "before", "FedAUX")
 
 
 def complete_seeds(
@@ -251,6 +271,26 @@ def table_of_worst_rounds(curves: dict[str, list[float]]) -> str:
             worst = f"{100 * (min(now) - start):+.1f}"
             cells = [case, str(seed), f"{100 * start:.1f}", *rounds, worst]
             lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def table_of_aucs(curves: dict[str, list[float]]) -> str:
+    """The AUC of the case with two classes, which no threshold moves."""
+    lines = [
+        "| split | start | before, rounds 1 / 2 / 5 / 10 | now | worst − start |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for seed in SEEDS:
+        keys = [auc_key(key_of(TWO_CLASSES, arm, seed)) for arm in BEFORE_AND_NOW]
+        if not all(key in curves for key in keys):
+            continue
+        start = curves[keys[0]][-1]
+        cells = [str(seed), f"{100 * start:.1f}"]
+        for key in keys[1:]:
+            rounds = [f"{100 * curves[key][r - 1]:.1f}" for r in SHOWN]
+            cells.append(" / ".join(rounds))
+        cells.append(f"{100 * (min(curves[keys[2]]) - start):+.1f}")
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -351,6 +391,8 @@ def write_tables(results: Path) -> None:
         table_of_rounds(curves),
         "Now, on each split:",
         table_of_worst_rounds(curves),
+        "AUC in % on PneumoniaMNIST, which does not depend on a threshold:",
+        table_of_aucs(curves),
         "Whole networks, today's defaults and constant ones:",
         table_of_constants(curves),
     ]

@@ -376,9 +376,9 @@ def _differences(
             rivals.append(name)
     rows = []
     for name in ours:
-        started = name.endswith("start")
-        alike = [rival for rival in rivals if rival.endswith("start") == started]
-        for rival in alike or rivals:
+        alike = [rival for rival in rivals if _start_of(rival) == _start_of(name)]
+        at_random = [rival for rival in rivals if not _start_of(rival)]
+        for rival in alike or at_random:
             cells = []
             for at in rounds:
                 values = _paired(curves[name], curves[rival], at)
@@ -386,6 +386,14 @@ def _differences(
             if any(cells):
                 rows.append((f"{name} − {rival}", *cells))
     return rows
+
+
+def _start_of(name: str) -> str:
+    """What an arm starts from, by its name. Empty: random heads."""
+    parts = name.split(", ")
+    return ", ".join(
+        part for part in parts if part == "class moments" or part.endswith("start")
+    )
 
 
 def _paired(
