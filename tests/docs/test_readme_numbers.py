@@ -30,6 +30,7 @@ SPREAD = r"\d+\.\d ± \d+\.\d"
 TRAINED = {  # arms of studies/encoders.py at α = 0.01
     "FedAvg": "FedAvg+P, class moments, private-head start",
     "SCAFFOLD": "SCAFFOLD+P, class moments, private-head start",
+    "FedET": "FedET+P, class moments, private-head start",
     "FedAUX": "FedAUX, ε = 1, class moments, private-head start",
 }
 HEADS = {  # keys of studies/secure_sums.py: arm, ε and draw of noise
