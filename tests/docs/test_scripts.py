@@ -8,7 +8,7 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -74,3 +74,13 @@ def test_the_pictures_of_phases_can_be_read_on_a_phone(name: str) -> None:
     (plain,) = re.findall(r"text \{ fill: #fff; font-size: (\d+)px", drawn)
     smallest = min(int(size) for size in [plain, *(sizes[kind] for kind in used)])
     assert smallest * PHONE / int(width) >= 14
+
+
+def test_links_of_the_changelog_start_in_the_folder_of_its_page() -> None:
+    """Nine of them led nowhere on the site."""
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="changelog.md"))
+    text = imported(ROOT / "docs" / "changelog.py").on_page_markdown("", page)
+    links = re.findall(r"\]\(([^)#]+)", text)
+    local = [link for link in links if "://" not in link]
+    assert local
+    assert [link for link in local if not (ROOT / "docs" / link).exists()] == []

@@ -150,3 +150,16 @@ def test_the_interval_of_a_share() -> None:
     # all were right: that is not certain of others
     low, high = share_interval(1.0, 50, 0.0, 0.0)
     assert (low, high) == pytest.approx(wilson(50, 50))
+
+
+def test_bins_of_hardly_any_records_do_not_hide_average_precision() -> None:
+    """Their precision is noise divided by noise: the interval had 68 points."""
+    rng = np.random.default_rng(7)
+    edges = (-30.0, -25.0, -2.0, 0.0, 2.0, 25.0, 30.0)
+    labels = (rng.random(1600) < 0.4).astype(np.int64)
+    scores = rng.normal(1.8 * (2 * labels - 1), 2.0)
+    bins = np.searchsorted(edges, scores, side="right")
+    counts = np.bincount(8 * labels + bins, minlength=16)
+    values = {"scores": (counts + rng.normal(0, 9.0, 16)).tolist()}
+    found = estimates(values, {"scores": 9.0}, edges)["average_precision"]
+    assert found.high - found.low < 0.25
