@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_refused_with_what_would(
     free = KEPT_MEMORY * network.training_memory(150) / 0.8
     monkeypatch.setattr(module, "available_memory", lambda: free)
     plan = dry_run(CONFIG, tmp_path)  # SimCLR: two views of all 100 images
-    with pytest.raises(DoesNotFitError, match=r"set pretrain\.micro_batch_size = 128"):
+    with pytest.raises(DoesNotFitError, match=r"Set pretrain\.micro_batch_size = 128"):
         plan.raise_problems()
     fits = replace(CONFIG, pretrain=replace(CONFIG.pretrain, micro_batch_size=128))
     assert dry_run(fits, tmp_path).problems == ()
@@ -133,7 +133,7 @@ def test_a_step_that_fits_without_the_quarter_more_is_refused(
     free = 1.2 * network.training_memory(200) / 0.8
     monkeypatch.setattr(module, "available_memory", lambda: free)
     (problem,) = dry_run(CONFIG, tmp_path).problems
-    assert "set pretrain.micro_batch_size = 128" in problem
+    assert "Set pretrain.micro_batch_size = 128" in problem
 
 
 def test_records_in_two_parts_are_counted() -> None:
