@@ -228,7 +228,10 @@ def test_what_stays_in_training_mode_is_refused_for_features() -> None:
     net = nn.Sequential(nn.Linear(2, 2), Stubborn())
     for mode in (False, True):
         net.train(mode)
-        refuses(r"alone\. Change it: 1\.drop: Dropout stays in training mode after eval\(\): ", net)
+        refuses(
+            r"alone\. Change it: 1\.drop: Dropout stays in training mode after eval\(\): ",
+            net,
+        )
         # it is left as it was
         assert (net.training, net[1].drop.training) == (mode, True)
     refuses("draws its masks at random", net, training=True)
