@@ -8,8 +8,8 @@ TLS on this machine, and one site without a record of some class.
 `fedaux deploy init` writes a federation into a folder of each task, `try-all.sh` plays
 it, and the record is read from what the parts have written. The exact figures are
 computed here from the site's own records, its vault and the final model: no server could
-do that. The server has no test data. The looks of 19 November 2026 had eight bins of
-scores, with probabilities of 5 to 95 % between them; since then, a look has twelve.
+do that. The server has no test data. The look at heart had eight bins of scores instead
+of twelve.
 """
 
 from __future__ import annotations
