@@ -507,7 +507,7 @@ def _failures(run: ReportedRun) -> Section | None:
 def _settings(run: ReportedRun) -> Section:
     words = "Every key that differs from its default."
     if run.missing:
-        words += f" Data were not opened: {run.missing}"
+        words += f" {run.missing}"
     return settings_section(words, run.state.config)
 
 

@@ -38,7 +38,7 @@ def test_every_process_that_trains_keeps_its_memory(
         lambda: prepare_to_train(1),
         lambda: workers._serve(anything, 1),
         lambda: supernode.clientapp("/nowhere", 1),
-        lambda: server_app.server_app(anything)(anything, anything),
+        lambda: server_app.server_app(anything, anything)(anything, anything),
         lambda: server_app.regional_app(anything)(anything, anything),
         lambda: client_app.answer(anything, anything, anything),
     ]

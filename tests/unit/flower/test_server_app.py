@@ -46,18 +46,27 @@ def sites(count: int) -> InProcessGrid:
 
 def test_the_function_gets_what_the_run_configuration_names(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("rounds = 7\n")
-    calls: list[tuple[Config, Path]] = []
+    runs: list[tuple[Config, Path]] = []
+    looks: list[tuple[Config, Path]] = []
 
     def main(config: Config, folder: Path, connect: Connect) -> None:
-        calls.append((config, folder))
+        runs.append((config, folder))
+
+    def look(config: Config, folder: Path, connect: Connect) -> None:
+        looks.append((config, folder))
 
     settings = {
         "config": str(tmp_path / "run.toml"),
         "out": str(tmp_path / "out"),
         "set": "seed=3",
     }
-    server_app(main)(sites(0), Context(1, 1, {}, RecordDict(), settings))  # type: ignore[arg-type]
-    assert calls == [(Config(rounds=7, seed=3), tmp_path / "out")]
+    app = server_app(main, look)
+    app(sites(0), Context(1, 1, {}, RecordDict(), settings))  # type: ignore[arg-type]
+    named = (Config(rounds=7, seed=3), tmp_path / "out")
+    assert (runs, looks) == ([named], [])
+    settings["look"] = "true"
+    app(sites(0), Context(1, 1, {}, RecordDict(), settings))  # type: ignore[arg-type]
+    assert (runs, looks) == ([named], [named])
 
 
 def test_a_regional_server_knows_its_part_and_waits_for_no_others(
@@ -122,7 +131,7 @@ def test_an_end_that_a_user_can_mend_is_a_sentence(
     settings = {"config": str(tmp_path / "run.toml"), "out": str(tmp_path / "out")}
     context = Context(1, 1, {}, RecordDict(), settings)  # type: ignore[arg-type]
     try:
-        server_app(main)(sites(0), context)
+        server_app(main, main)(sites(0), context)
     except Exception as error:  # as Flower's process does
         log = logging.getLogger("flwr")
         log.error("%s raised an exception", "ServerApp", exc_info=error)

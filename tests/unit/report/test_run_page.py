@@ -123,7 +123,7 @@ def test_without_its_data_a_run_still_has_a_page(
         "costs",
         "settings",
     ]
-    assert "Data were not opened: gone.npz is missing" in text
+    assert "Cannot read the data: gone.npz is missing." in text
     facts = load_run(tmp_path)
     assert facts.counts is None
     # by number, as the confusion matrix has them
