@@ -128,7 +128,7 @@ def test_every_source_has_its_cases() -> None:
 def test_a_published_data_set_is_nobodys_own(source: str) -> None:
     with pytest.raises(
         ConfigError,
-        match="read with npy, npz, images, csv, jsonl, parquet, huggingface, table, or",
+        match="Choose npy, npz, images, csv, jsonl, parquet, huggingface, table, or",
     ):
         read_private(DataConfig(source, "nowhere", partition="own"), CLASSES)
 

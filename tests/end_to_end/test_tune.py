@@ -224,4 +224,6 @@ def test_tune_and_compare_from_the_terminal(
         )
         == Exit.SETTINGS
     )
-    assert "feddf has not been tuned" in paragraph(capsys.readouterr().err)
+    assert "Cannot compare feddf: it has not been tuned" in paragraph(
+        capsys.readouterr().err
+    )
