@@ -94,7 +94,7 @@ def _name_of_quantile(share: float) -> str:
 def share_in_words(share: Estimate) -> str:
     """`3.1 % (0 to 7.2)`."""
     value, low, high = (100 * number for number in (share.value, share.low, share.high))
-    return f"{value:.1f} % ({low:.3g} to {high:.3g})"
+    return f"{value:.1f} % ({low:.1f} to {high:.1f})"
 
 
 def quantile_in_words(value: Estimate | None) -> str:

@@ -20,7 +20,10 @@ def results_table(
     """
     table = Table(title=title, title_justify="left", header_style="bold")
     for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i in text_columns else "right")
+        # names are copied, so a narrow terminal breaks them and never shortens them
+        table.add_column(
+            name, justify="left" if i in text_columns else "right", overflow="fold"
+        )
     for i, (label, *cells) in enumerate(rows):
         if best:
             cells = [
