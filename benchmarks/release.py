@@ -43,7 +43,7 @@ def rows() -> Iterator[Row]:
     labels = rng.integers(CLASSES, size=RECORDS)
     shares = np.ones(RECORDS)
     tensors = torch.from_numpy(own), torch.from_numpy(labels)
-    privacy = PrivacyConfig()
+    privacy = PrivacyConfig(epsilon=0.1)
     scorer = make_scorer(privacy, CLASSES)
     public = scorer.publish(negatives)
 

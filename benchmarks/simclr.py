@@ -22,6 +22,7 @@ from fedaux.models.pretraining.tasks import SimCLR, random_views
 
 BATCH = 128
 TEMPERATURE = 0.5
+CROP = 0.2  # the smallest share of an image in a view
 CASES = [
     (PrototypeSpec.of("resnet8", width=width), precision)
     for width in (16, 64)
@@ -44,7 +45,9 @@ def row(spec: PrototypeSpec, precision: str) -> Row:
     images = Records(
         np.random.default_rng(0).integers(0, 256, (BATCH, 32, 32, 3), dtype=np.uint8)
     )
-    config = PretrainConfig(batch_size=BATCH, temperature=TEMPERATURE)
+    config = PretrainConfig(
+        batch_size=BATCH, temperature=TEMPERATURE, min_crop_area=CROP
+    )
     model = place(build(spec, images.shape, 10, seed=0), Compute(precision=precision))
     task = SimCLR(model.features, model.width, images, config, seed=0)
     generator = torch.Generator().manual_seed(0)
@@ -61,7 +64,7 @@ def row(spec: PrototypeSpec, precision: str) -> Row:
     )
     views = torch.cat(
         [
-            random_views(images.tensor(), generator, crop=0.2, flip=True)
+            random_views(images.tensor(), generator, crop=CROP, flip=True)
             for _ in range(2)
         ]
     )

@@ -56,6 +56,7 @@ SETS: dict[str, dict[str, Any]] = {
         "aux.source": "studies.sources:tinyimagenet",
         "pretrain.epochs": 60,
         "pretrain.batch_size": 256,
+        "pretrain.min_crop_area": 0.2,
     },
     "Pneumonia, heads": {
         "prototypes": ["cnn"],

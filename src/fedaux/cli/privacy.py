@@ -158,7 +158,7 @@ def plan(
     ] = 10,
     epsilon: Annotated[
         float, typer.Option(help="The ε that a client would spend on its scores.")
-    ] = 0.1,
+    ] = 1.0,
     delta: Annotated[float, typer.Option(help="Its δ.")] = 1e-5,
     adjacency: Annotated[
         str, typer.Option(help="replace-one or add-remove.")

@@ -57,6 +57,10 @@ PRESETS = {
             "distill.steps": 0,
             "distill.lr": 5e-5,
             "distill.batch_size": 128,
+            "pretrain.epochs": 100,
+            "pretrain.batch_size": 512,
+            "pretrain.min_crop_area": 0.2,
+            "privacy.epsilon": 0.1,
         },
     ),
 }

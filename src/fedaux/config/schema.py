@@ -57,7 +57,7 @@ class Config(Settings):
     # options of the method if it has any, such as beta of fedavgm
     method_options: Options = ()
     # T: the number of rounds
-    rounds: Count = 10
+    rounds: Count = 5
     # C: the fraction of the clients that is selected in each round
     fraction: Share = 1.0
     # train only the heads, on features of the frozen extractor h0, computed once

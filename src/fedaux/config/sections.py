@@ -138,7 +138,7 @@ class PretrainConfig(Settings):
     section = "pretrain."
 
     # passes over the auxiliary data. With 0, the extractor stays random
-    epochs: Natural = 100
+    epochs: Natural = 20
     # the seed of pre-training. It is separate from the run's seed, so that all splits
     # and seeds of a study share one extractor
     seed: int = 0
@@ -149,7 +149,7 @@ class PretrainConfig(Settings):
     # the number of images in a batch, with two views of each
     batch_size: Annotated[
         int, Within("[2, inf)", "views are contrasted with others")
-    ] = 512
+    ] = 256
     # the number of images in one forward pass. A smaller number saves memory. With 0,
     # it is the whole batch
     micro_batch_size: Natural = 0
@@ -158,7 +158,7 @@ class PretrainConfig(Settings):
     # the size of the output of the projection head
     projection_dim: Count = 128
     # the smallest fraction of the area that a random crop keeps
-    min_crop_area: Share = 0.2
+    min_crop_area: Share = 0.5
     # whether images are flipped at random. Set it to false if left and right have a
     # meaning, as in digits, text in images, or anatomy
     flip: bool = True
@@ -301,7 +301,7 @@ class PrivacyConfig(Settings):
     # module:function
     scorer: str = "class-embedding"
     # ε of one release of scores
-    epsilon: Epsilon = 0.1
+    epsilon: Epsilon = 1.0
     # ε of everything that a client ever releases, including private training. With 0,
     # it may make one release and answer one look
     epsilon_total: NonNegative = 0.0

@@ -64,7 +64,7 @@ PUBLIC_ROWS = 8192  # to plan with
 class PublicFacts:
     """What is public of a sum before anyone is asked."""
 
-    epsilon: float = 0.1
+    epsilon: float = 1.0
     delta: float = 1e-5
     adjacency: str = "replace-one"
     records: int = 10_000  # of all clients together
