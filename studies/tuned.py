@@ -7,7 +7,9 @@ there, also for more rounds.
 
 Tuning: successive halving over `--budget` settings of every arm, a fifth of the private
 records held out, on a split that is not tested. An arm `like` another takes that arm's
-winner and changes what it is about.
+winner and changes what it is about. A winner at the edge of its list has neighbours
+`beyond` it, each of which runs for all rounds of the tuning. If one of these wins, the
+arm's curves have a name of their own, so that what was run before stays as it is.
 """
 
 from __future__ import annotations
@@ -23,19 +25,22 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import t, ttest_1samp
+from scipy.stats import t
 
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.io import write_atomically
+from fedaux.report.statistics import paired_p
 from fedaux.report.tables import markdown
 from fedaux.runs.runner import run
 from fedaux.sweeps.grid import describe_settings
 from fedaux.sweeps.tuning import Tuning, run_tuning
+from studies.question import Question
 
 RESULTS = Path(__file__).parent / "results"
 SHOWN = (1, 5, 20, 100)  # rounds
 STEADY = 5  # rounds whose mean is shown too, since accuracy swings
+WIDER = ", wider list"  # of the curves of a winner beyond the list
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Arm:
     like: str = ""  # the arm whose winner it takes
     tuned_rounds: int = 0  # as the design says, or so many
     fixed: bool = False  # its settings stand: nothing is tuned
+    # settings beyond the edges of the lists, each in place of the winner's
+    beyond: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,13 @@ class Design:
     shown: tuple[int, ...] = SHOWN  # rounds in the table
     # cases that take another case's winners
     tuned_on: Mapping[str, str] = field(default_factory=dict)
+    # what the study is for, if that is one number
+    question: Question | None = None
+
+    @property
+    def first_arms(self) -> list[str]:
+        """The arms that answer the question, or all if there is none."""
+        return list(self.question.arms if self.question else self.arms)
 
     @property
     def results(self) -> Path:
@@ -78,13 +92,44 @@ class Design:
     def write_table(self, results: Mapping[str, Any]) -> str:
         """Write the tables of all cases that have results beside them."""
         begun = {key.split("|")[0] for key in results["cells"]}
+        names = [name + suffix for name in self.arms for suffix in ("", WIDER)]
         parts: list[str] = []
+        if self.question is not None:
+            parts += ["## The one number\n", self.answer(results)]
         for case in self.cases:
             if case in begun:
-                parts += _of_case(results, list(self.arms), case, self.shown)
+                parts += _of_case(results, names, case, self.shown)
         page = "\n".join(parts)
         self.results.with_suffix(".md").write_text(page, encoding="utf-8")
         return page
+
+    def answer(self, results: Mapping[str, Any]) -> str:
+        """Return the one number of the study, with each arm's curves of its winner."""
+        assert self.question is not None
+        case = self.question.case
+        curves = {}
+        for name in self.question.arms:
+            shown = self.name_of_curves(results, case, name)
+            curves[name] = curves_of(results, case, shown)
+        return self.question.answer(curves)
+
+    def name_of_curves(self, results: Mapping[str, Any], case: str, name: str) -> str:
+        """Return the arm's name, or another one if its winner is beyond the list."""
+        first, *further = self.trials(case, self.arms[name].like or name)
+        best = best_trial(results, [first, *further])
+        return name + WIDER if best in further else name
+
+    def trials(self, case: str, name: str) -> list[str]:
+        """Return the keys of an arm's tuning: of the lists, then of what is beyond."""
+        key = f"{self.tuned_on.get(case, case)}|{name}"
+        beyond = self.arms[name].beyond
+        return [key, *(f"{key}|{describe_settings(change)}" for change in beyond)]
+
+
+def best_trial(results: Mapping[str, Any], keys: Sequence[str]) -> str | None:
+    """Return the key with the best validation accuracy, among equals the first."""
+    tuned = [key for key in keys if key in results["tuned"]]
+    return max(tuned, key=lambda key: results["tuned"][key]["validation"], default=None)
 
 
 @dataclass(frozen=True)
@@ -127,10 +172,15 @@ class Study:
             return arm.settings
         if arm.like:
             return self._like(arm, self.winner(case, arm.like))
-        key = f"{case}|{name}"
-        if key not in self.results["tuned"]:
+        first, *further = self.design.trials(case, name)
+        if first not in self.results["tuned"]:
             self._tune(case, name)
-        return dict(self.results["tuned"][key]["settings"])
+        for key, change in zip(further, arm.beyond, strict=True):
+            if key not in self.results["tuned"]:
+                self._try_beyond(case, name, key, change)
+        best = best_trial(self.results, [first, *further])
+        assert best is not None
+        return dict(self.results["tuned"][best]["settings"])
 
     def _like(self, arm: Arm, winner: Mapping[str, Any]) -> Mapping[str, Any]:
         """The other arm's winner with this arm's settings; without any, with standing
@@ -171,17 +221,45 @@ class Study:
             flush=True,
         )
 
+    def _try_beyond(
+        self, case: str, name: str, key: str, change: Mapping[str, Any]
+    ) -> None:
+        """One setting beyond the edges of the lists, for all rounds of the tuning."""
+        arm = self.design.arms[name]
+        rounds = arm.tuned_rounds or self.design.tuned_rounds
+        first = self.results["tuned"][self.design.trials(case, name)[0]]["settings"]
+        settings = {**first, **change}
+        base = self.config(case, rounds, settings, arm.method)
+        started = time.process_time()
+        # a budget of one is the config's own setting
+        plan = Tuning.of(base, [arm.method], 1, grid={"": self.design.lists})
+        tuning = run_tuning(plan, self.work / "tune" / _file_name(key))
+        validation = tuning.winner(arm.method).scores[rounds]
+        self.save(
+            "tuned",
+            key,
+            settings=settings,
+            validation=validation,
+            tried=1,
+            seconds=time.process_time() - started,
+        )
+        print(key, f"{validation:.3f}", flush=True)
+
     def test(self, case: str, name: str, split: int, rounds: int) -> None:
         """One cell: the curve, bytes until each round and processor time of a run on
         the test records.
         """
-        key = f"{case}|{name}|{split}"
         arm = self.design.arms[name]
         rounds = self.rounds(arm, rounds)
+        settings = self._tuned_for(case, name, split, rounds)
+        if settings is None:
+            return
+        shown = self.design.name_of_curves(self.results, case, name)
+        key = f"{case}|{shown}|{split}"
         before = self.results["cells"].get(key, {"curve": [], "seconds": 0.0})
         if len(before["curve"]) >= rounds:
             return
-        config = self.config(case, rounds, self.winner(case, name), arm.method, split)
+        config = self.config(case, rounds, settings, arm.method, split)
         started = time.process_time()
         result = run(config, self.work / "test" / _file_name(key))
         megabytes = [
@@ -198,6 +276,19 @@ class Study:
         shown = [at for at in self.design.shown if at <= rounds]
         accuracies = [f"{result.curve[at - 1]:.3f}" for at in shown]
         print(key, " ".join(accuracies), flush=True)
+
+    def _tuned_for(
+        self, case: str, name: str, split: int, rounds: int
+    ) -> Mapping[str, Any] | None:
+        """The winner's settings, or None for a cell that is there and that no setting
+        beyond the list can change: then nothing is tuned.
+        """
+        arm = self.design.arms[name]
+        cell = self.results["cells"].get(f"{case}|{name}|{split}", {"curve": []})
+        beyond = arm.beyond or (arm.like and self.design.arms[arm.like].beyond)
+        if len(cell["curve"]) >= rounds and not beyond:
+            return None
+        return self.winner(case, name)
 
     def save(self, kind: str, key: str, **values: Any) -> None:
         # another process may have written
@@ -255,12 +346,19 @@ def _of_case(
 def _winners(results: Mapping[str, Any], case: str, arms: Sequence[str]) -> str:
     lines = ""
     for name in arms:
-        winner = results["tuned"].get(f"{case}|{name}")
-        if winner is not None:
-            settings = describe_settings(winner["settings"])
-            validation = f"(validation {winner['validation']:.3f})"
-            lines += f"- {name}: {settings} {validation}\n"
+        key = f"{case}|{name}"
+        if key in results["tuned"]:
+            lines += f"- {name}: {_describe(results['tuned'][key])}\n"
+        for other, trial in results["tuned"].items():
+            if other.startswith(f"{key}|"):
+                lines += f"- {name}, beyond the list: {_describe(trial)}\n"
     return lines
+
+
+def _describe(trial: Mapping[str, Any]) -> str:
+    """Settings, and the accuracy on validation records that they reached."""
+    settings = describe_settings(trial["settings"])
+    return f"{settings} (validation {trial['validation']:.3f})"
 
 
 def _steady_table(
@@ -416,7 +514,7 @@ def _difference(values: NDArray[np.float64], *, with_p: bool) -> str:
         return ""
     text = f"{values.mean():+.3f} ± {half_width(values):.3f}"
     if with_p:
-        text += f", p = {ttest_1samp(values, 0.0).pvalue:.3f}"
+        text += f", p = {paired_p(values):.3f}"
     return text
 
 
@@ -438,7 +536,7 @@ def main(design: Design, doc: str) -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--budget", type=int, default=design.budget)
     parser.add_argument(
-        "--arms", nargs="+", choices=design.arms, default=list(design.arms)
+        "--arms", nargs="+", choices=design.arms, default=design.first_arms
     )
     parser.add_argument("--work", type=Path, default=Path("runs") / design.name)
     parser.add_argument("--table", action="store_true", help="only write the table")
@@ -451,3 +549,5 @@ def main(design: Design, doc: str) -> None:
             for split in range(arguments.splits):
                 study.test(case, name, split, arguments.rounds)
     print(design.write_table(study.results))
+    if design.question is not None:
+        print(design.answer(study.results))
