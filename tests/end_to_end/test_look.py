@@ -25,7 +25,9 @@ from fedaux.core.failures import Failure, Refusal
 from fedaux.core.noisy_counts import NoisyCount
 from fedaux.core.progress import OnProgress, OwnersAwaited, ProgressEvent, report_to
 from fedaux.data.table_schema import TableSchema
-from fedaux.messages import Tallies, Tally
+from fedaux.messages import Counts, Reply, Tallies, Tally
+from fedaux.messages.tallies import MAX_EDGES
+from fedaux.messages.types import MAX_JSON
 from fedaux.privacy.roster import make_signing_key, write_roster
 from fedaux.privacy.site_account import SiteAccount
 from fedaux.runs.look import look_in_folder
@@ -221,24 +223,44 @@ def test_a_site_with_another_schema_stays_out(tmp_path: Path) -> None:
     assert found.counts.sites == ("north", "west")
 
 
+def answer_to(sites: OwnSites, tally: Tally) -> Reply:
+    """Return what a site answers to a look that it needs no approval for."""
+    for name, own in sites.own.items():
+        federation = replace(own.federation, approval="none")
+        sites.own[name] = replace(own, federation=federation)
+    server = server_of(sites)
+    tallies = Tallies({"odd": tally})
+    order = server.orders.look_at_data(empty_state(server), "north", tallies)
+    (reply,) = sites.federation(None).ask([order])
+    return reply
+
+
 def test_columns_that_a_site_does_not_have_are_refused_before_the_account(
     tmp_path: Path,
 ) -> None:
     """An order that fails half-way would have been paid for."""
     sites = table_sites(tmp_path)
-    for name, own in sites.own.items():
-        federation = replace(own.federation, approval="none")
-        sites.own[name] = replace(own, federation=federation)
-    server = server_of(sites)
-    state = empty_state(server)
     odd = [
         Tally("column", column="height", edges=(1.0,)),
         Tally("column", column="pain", values=("strange",)),
     ]
     for tally in odd:
-        tallies = Tallies({"odd": tally})
-        order = server.orders.look_at_data(state, "north", tallies)
-        (reply,) = sites.federation(None).ask([order])
+        reply = answer_to(sites, tally)
         assert isinstance(reply, Failure)
         assert reply.kind == Refusal.ORDER
     assert sites.entries("north") == []
+
+
+def test_bins_without_end_are_refused_before_the_account(tmp_path: Path) -> None:
+    """10,000 edges fit into an order, and no order needs them."""
+    sites = table_sites(tmp_path)
+    edges = tuple(range(10_000))
+    tally = Tally("column", column="age", edges=edges)
+    assert len(Tallies({"odd": tally}).to_json()) < MAX_JSON
+    reply = answer_to(sites, tally)
+    assert isinstance(reply, Failure)
+    assert reply.kind == Refusal.ORDER
+    assert sites.entries("north") == []
+    edges = tuple(range(MAX_EDGES))
+    reply = answer_to(sites, Tally("column", column="age", edges=edges))
+    assert isinstance(reply, Counts)

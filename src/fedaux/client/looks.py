@@ -122,7 +122,7 @@ def summary_of_bins(order: LookOrder, site: Site) -> Summary:
             keep_own_figures(order, site, records, logits)
     else:
         records = load_all(site, order)
-        logits = np.zeros((len(records), order.classes), np.float32)
+        logits = np.zeros((len(records), 0), np.float32)  # nothing is said of them
     columns = bins_of_columns(tallies, site.config, order.client, records)
     units = Units.of(records, privacy.unit, privacy.max_records_per_person)
     values = count_in_bins(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -36,7 +37,7 @@ from fedaux.data.sources import (
     needs_path,
     open_source,
 )
-from fedaux.data.table_schema import Column, TableHeader, TableSchema
+from fedaux.data.tables import schema_of, table_bins
 
 FEW = 8  # records of a client, or of the test set: with fewer, a figure says nothing
 
@@ -237,28 +238,24 @@ def read_private(data: DataConfig, classes: tuple[str, ...]) -> Records:
 _cached_private = lru_cache(maxsize=64)(read_private)
 
 
-def read_columns(
-    config: Config, client: str, header: TableHeader, columns: Mapping[str, Column]
-) -> NDArray[Any]:
-    """Encode a client's table by another schema of its columns. The rows are those of
-    `x` in what `open_private` returns.
+def read_bins(
+    config: Config, client: str, edges: Mapping[str, tuple[float, ...]]
+) -> NDArray[np.uint16]:
+    """Return the bins of a client's table in these columns, (columns, records), with
+    the records of `x` in what `open_private` returns. See `tables.table_bins`.
     """
-    declared: tuple[str, ...] = ()
-    if config.data.partition == "own":
-        declared = class_names(config, client)
     data = _data_of(config, client)
-    return _read_columns(data, header, tuple(columns.items()), declared)
+    return _cached_bins(data, tuple(edges.items()), config.data.partition == "own")
 
 
+# simulated clients share one table
 @lru_cache(maxsize=1)
-def _read_columns(
-    data: DataConfig,
-    header: TableHeader,
-    columns: tuple[tuple[str, Column], ...],
-    declared: tuple[str, ...],
-) -> NDArray[Any]:
-    schema = TableSchema(header, dict(columns), {})
-    return _open_corpus(data, schema=schema, declared=declared).train.x
+def _cached_bins(
+    data: DataConfig, edges: tuple[tuple[str, tuple[float, ...]], ...], every_line: bool
+) -> NDArray[np.uint16]:
+    schema = schema_of(data)
+    assert schema is not None
+    return table_bins(Path(data.path).expanduser(), schema, dict(edges), every_line)
 
 
 def _open_corpus(data: DataConfig, **options: Any) -> Corpus:

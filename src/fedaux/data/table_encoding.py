@@ -21,9 +21,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaux.data.table_schema import Column, TableSchema
+from fedaux.data.table_schema import Column, TableHeader, TableSchema
 
 Numbers = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 # a whole number as a column of floats has it: 3.0, or 3,0
 WHOLE_NUMBER = re.compile(r"(-?[0-9]+)[.,]0*")
@@ -185,11 +186,9 @@ def _line(points: tuple[float, ...]) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def _flags(column: Column, texts: Sequence[str]) -> list[Numbers]:
-    meaning = {name.casefold(): float(yes) for yes, name in enumerate(column.values)}
-    known = {text: meaning.get(same_name(text).casefold(), NAN) for text in set(texts)}
-    values = np.array([known[text] for text in texts], dtype=np.float64)
-    absent = np.isnan(values)
-    parts = [np.where(absent, 0.5, values)]
+    codes = _flag_codes(column, texts)
+    absent = codes == code_of_missing(column)
+    parts = [np.where(absent, 0.5, codes)]
     if column.missing:
         parts.append(absent.astype(np.float64))
     return parts
@@ -198,13 +197,55 @@ def _flags(column: Column, texts: Sequence[str]) -> list[Numbers]:
 def _categories(
     column: Column, texts: Sequence[str], missing: frozenset[str]
 ) -> list[Numbers]:
-    place = {name: number for number, name in enumerate(column.values)}
-    other = len(place)
-    absent = -1
+    codes = _category_codes(column, texts, missing)
+    last = code_of_missing(column)
+    slots = range(last + 1 if column.missing else last)
+    return [(codes == slot).astype(np.float64) for slot in slots]
+
+
+def code_of_missing(column: Column) -> int:
+    """The code of a missing value in a column that has no numbers: it comes after those
+    of its values and that of any other value.
+    """
+    return len(column.values) + 1
+
+
+def _flag_codes(column: Column, texts: Sequence[str]) -> Codes:
+    """0 for no, 1 for yes. Anything else counts as missing."""
+    absent = code_of_missing(column)
+    code = {name.casefold(): number for number, name in enumerate(column.values)}
+    known = {text: code.get(same_name(text).casefold(), absent) for text in set(texts)}
+    return np.array([known[text] for text in texts], dtype=np.int64)
+
+
+def _category_codes(
+    column: Column, texts: Sequence[str], missing: frozenset[str]
+) -> Codes:
+    """The place of each value, of any other value, and of a missing one."""
+    absent = code_of_missing(column)
+    other = len(column.values)
+    code = {name: number for number, name in enumerate(column.values)}
     known = {
-        text: place.get(same_name(text), absent if text in missing else other)
+        text: code.get(same_name(text), absent if text in missing else other)
         for text in set(texts)
     }
-    codes = np.array([known[text] for text in texts], dtype=np.int64)
-    slots = [*range(other + 1), absent] if column.missing else [*range(other + 1)]
-    return [(codes == slot).astype(np.float64) for slot in slots]
+    return np.array([known[text] for text in texts], dtype=np.int64)
+
+
+def bins_of_values(
+    column: Column, texts: Sequence[str], edges: Sequence[float], header: TableHeader
+) -> Codes:
+    """Return the bin of each value of a column, for counts.
+
+    A number is in the interval between two `edges`, below all of them or above, and
+    a missing or unreadable one in the last bin. A category or a flag is in the bin of
+    its value, of any other value, or in the last one.
+    """
+    missing = frozenset(header.missing)
+    if column.kind == "flag":
+        return _flag_codes(column, texts)
+    if column.kind == "category":
+        return _category_codes(column, texts, missing)
+    values = to_numbers(texts, missing, header.decimal)
+    intervals = np.searchsorted(edges, values, side="right")
+    return np.where(np.isnan(values), len(edges) + 1, intervals)

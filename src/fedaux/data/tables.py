@@ -20,7 +20,13 @@ from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core.rng import numpy_stream
 from fedaux.data.labels import DeclaredClasses, factorize
 from fedaux.data.records import UNDECLARED, Corpus, Records, RecordsError
-from fedaux.data.table_encoding import column_names, encode, plain_spelling, same_name
+from fedaux.data.table_encoding import (
+    bins_of_values,
+    column_names,
+    encode,
+    plain_spelling,
+    same_name,
+)
 from fedaux.data.table_files import (
     RECORDS_AT_ONCE,
     TextColumns,
@@ -156,6 +162,42 @@ def _read(
     used = {position for position in positions if position >= 0}
     blocks = read_blocks(file, header, used, bool(declared))
     return _corpus(blocks, count, positions, wanted, declared, str(file))
+
+
+def table_bins(
+    file: Path,
+    schema: TableSchema,
+    edges: Mapping[str, Sequence[float]],
+    every_line: bool,
+) -> NDArray[np.uint16]:
+    """Return the bin of each record in some columns of a file, for counts.
+
+    Two bytes for each record and column, however many bins there are: whoever asks for
+    counts chooses the bins, and may be hostile.
+
+    Args:
+        file: The table.
+        schema: Its schema.
+        edges: The columns to count by, with the edges of those of numbers.
+        every_line: Whether any line is a record, as at a real site.
+
+    Returns:
+        (columns, records), with the bins of `bins_of_values`.
+    """
+    header = schema.header
+    columns = {name: schema.columns[name] for name in edges}
+    wanted = _Wanted(replace(schema, columns=columns), "", "", "")
+    positions = wanted.positions(file_columns(file, header), str(file))[: len(columns)]
+    count = count_records(file, header, every_line)
+    bins = np.zeros((len(columns), count), dtype=np.uint16)
+    start = 0
+    for texts in read_blocks(file, header, set(positions), every_line):
+        end = start + len(texts[positions[0]])
+        for place, (name, column) in enumerate(columns.items()):
+            values = stripped(texts[positions[place]])
+            bins[place, start:end] = bins_of_values(column, values, edges[name], header)
+        start = end
+    return bins
 
 
 def column_of(file: Path, schema: TableSchema, name: str) -> list[str]:

@@ -23,6 +23,7 @@ STEPS = 2**20
 LEAST_WEIGHT = 1 / 8
 MAX_TALLIES = 64
 MAX_BINS = 2**16  # of all tallies of an order together
+MAX_EDGES = 2**8  # of a tally
 LARGEST_EDGE = 1e300
 
 OF_CLASSES = "classes"
@@ -87,6 +88,8 @@ class Tally:
             raise _refusal(f"a weight lies between {LEAST_WEIGHT:g} and 1")
         if self.kind == OF_SCORES and classes != 2:
             raise _refusal("scores are those of two classes")
+        if len(self.edges) > MAX_EDGES:
+            raise _refusal(f"a tally has at most {MAX_EDGES} edges")
         increasing = sorted(set(self.edges)) == list(self.edges)
         if not increasing or not all(abs(edge) <= LARGEST_EDGE for edge in self.edges):
             raise _refusal("edges are finite and increase")

@@ -4,16 +4,20 @@ those of looks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from fedaux import Config
 from fedaux.audit import gate as audit_gate
-from fedaux.client import approvals, gate
+from fedaux.client import approvals, columns, gate
 from fedaux.client.secure_sums import Participation
 from fedaux.deploy import certificates
-from fedaux.messages import DataOrder, RunPlan, Tallies, types
+from fedaux.messages import DataOrder, RunPlan, Tallies, tallies, types
 from fedaux.messages.plan import KIND_OF_ORDER, Ask
 from fedaux.messages.types import Text
 from fedaux.privacy import curve25519
@@ -23,6 +27,7 @@ from helpers.mutations.registry import fails
 LAYER = "attacks/test_layer.py"
 LOOKS = "attacks/test_looks.py"
 DATA_LOOKS = "end_to_end/test_look.py"
+COLUMNS = "unit/client/test_columns.py"
 
 
 @fails(
@@ -110,6 +115,37 @@ class UncheckedTallies(Tallies):
 def gate_does_not_compare_columns(patch: pytest.MonkeyPatch) -> None:
     """A look is admitted by columns that the site's schema does not have."""
     patch.setattr(gate, "check_columns", lambda *_: None)
+
+
+@fails(
+    f"{DATA_LOOKS}::test_bins_without_end_are_refused_before_the_account",
+    red="isinstance(Counts",
+    attack="48",
+)
+def tallies_have_any_number_of_edges(patch: pytest.MonkeyPatch) -> None:
+    """A tally may have as many edges as fit into an order."""
+    patch.setattr(tallies, "MAX_EDGES", tallies.MAX_BINS)
+
+
+@fails(
+    f"{COLUMNS}::test_memory_does_not_grow_with_the_number_of_bins",
+    red="assert peaks",
+    attack="48",
+)
+def each_bin_is_a_number_of_each_record(patch: pytest.MonkeyPatch) -> None:
+    """A site keeps a number for each record and bin, and not its bin."""
+    read = columns.read_bins
+
+    def read_numbers(
+        config: Config, client: str, edges: Mapping[str, tuple[float, ...]]
+    ) -> NDArray[np.uint16]:
+        bins = read(config, client, edges)
+        for place, inner in enumerate(edges.values()):
+            numbers = np.eye(len(inner) + 2, dtype=np.float32)[bins[place]]
+            bins[place] = numbers.argmax(axis=1)
+        return bins
+
+    patch.setattr(columns, "read_bins", read_numbers)
 
 
 @fails(

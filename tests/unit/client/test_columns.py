@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +18,9 @@ from fedaux.client.gate import check_columns
 from fedaux.client.looks import count_in_bins
 from fedaux.core.failures import OrderError
 from fedaux.data.federated import client_names, open_private
+from fedaux.data.records import Records
 from fedaux.messages import Tallies, Tally
-from fedaux.messages.tallies import STEPS
+from fedaux.messages.tallies import MAX_EDGES, STEPS
 
 SCHEMA = """
 label = "ill"
@@ -129,3 +134,123 @@ def test_a_site_counts_by_the_columns_of_its_own_schema(tmp_path: Path) -> None:
             check_columns(Tallies({"a": tally}), config)
     with pytest.raises(OrderError, match="does not have it"):
         check_columns(TALLIES, Config())
+
+
+MISSING = ("", "NA", "?")
+NUMBERS = ("3", "3.0", "-1e3", "1e999", "-inf", "0.1", "7.5", "nan", "old", "1_0")
+WORDS = ("a", "b", "3", "3.0", "B", "c d")
+FLAGS = ("no", "YES", "yes", "1", "never")
+
+
+def bin_by_hand(text: str, tally: Tally) -> int:
+    """Return the bin of one value of the file, as the documentation says it."""
+    last = tally.bins(2) - 1
+    if tally.edges:
+        try:
+            number = float(text)
+        except ValueError:
+            return last
+        if "_" in text or number != number:
+            return last
+        return bisect_right(tally.edges, number)
+    name = "3" if text == "3.0" else text
+    if tally.column == "flag":
+        return {"no": 0, "yes": 1}.get(name.casefold(), last)
+    if name in tally.values:
+        return tally.values.index(name)
+    return last if text in MISSING else last - 1
+
+
+def many_rows(rng: np.random.Generator, count: int) -> Iterator[tuple[str, str, str]]:
+    for _ in range(count):
+        number = str(rng.choice([*NUMBERS, *MISSING, f"{rng.normal():.3f}"]))
+        word = str(rng.choice([*WORDS, *MISSING]))
+        yield number, word, str(rng.choice([*FLAGS, *MISSING]))
+
+
+def test_bins_are_those_of_a_naive_count(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text(
+        """
+        label = "ill"
+        classes = ["no", "yes"]
+        confirmed = true
+        missing = ["", "NA", "?"]
+        [columns]
+        number = {kind = "number", range = [-1, 1]}
+        unused = {kind = "number", range = [-1, 1]}
+        word = {kind = "category", values = ["a", "3", "c d"]}
+        flag = {kind = "flag", values = ["no", "yes"]}
+        """
+    )
+    rng = np.random.default_rng(0)
+    rows = list(many_rows(rng, 5_000))  # more than are read at once
+    lines = [f" {number},{flag},0, {word},no" for number, word, flag in rows]
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["number,flag,unused,word,ill", *lines]))
+    config = Config.from_dict(
+        {
+            "data": {
+                "source": "table",
+                "path": str(path),
+                "options": {"schema": str(schema)},
+                "partition": "own",
+                "classes": ["no", "yes"],
+            },
+            "aux": {"source": "schema", "path": str(schema)},
+            "federation": {"sites": ["north", "south"]},
+        }
+    )
+    edges = tuple(np.unique(rng.normal(size=50).round(3)).tolist())
+    tallies = {
+        "word": Tally("column", column="word", values=("a", "3", "c d")),
+        "number": Tally("column", edges=(*edges, 7.5), column="number"),
+        "flag": Tally("column", column="flag", values=("no", "yes")),
+    }
+    records, _ = open_private(config, "north")
+    found = bins_of_columns(Tallies(tallies), config, "north", records)
+    columns = dict(
+        zip(("number", "word", "flag"), zip(*rows, strict=True), strict=True)
+    )
+    for name, tally in tallies.items():
+        by_hand = [bin_by_hand(text, tally) for text in columns[name]]
+        assert found[name].tolist() == by_hand
+        assert len(set(by_hand)) >= 3
+
+
+def peak_memory(config: Config, records: Records, edges: int) -> int:
+    """Return how many bytes it takes to find the bins of two columns."""
+    inner = tuple(np.linspace(0.0, 1.0, edges).tolist())
+    tallies = {
+        name: Tally("column", edges=inner, column=name) for name in ("age", "weight")
+    }
+    tracemalloc.start()
+    try:
+        bins = bins_of_columns(Tallies(tallies), config, "north", records)
+        assert sum(column.nbytes for column in bins.values()) == 2 * 2 * len(records)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_number_of_bins(tmp_path: Path) -> None:
+    """The server chooses the bins, and a site that runs out of memory has entered the
+    look in its account by then.
+    """
+    config = table(tmp_path)
+    schema = tmp_path / "schema.toml"
+    numbers = 'weight = {kind = "number", range = [0, 1]}\n'
+    schema.write_text(SCHEMA.replace("[columns]\n", f"[columns]\n{numbers}"))
+    line = "0.5,0.7,none,no,yes,h0\n"
+    peaks: dict[tuple[int, int], int] = {}
+    for count in (10_000, 40_000):
+        header = "age,weight,pain,smoker,ill,hospital\n"
+        (tmp_path / f"{count}.csv").write_text(header + count * line)
+        data = replace(config.data, path=str(tmp_path / f"{count}.csv"))
+        sized = replace(config, data=data)
+        records, _ = open_private(sized, "north")
+        for edges in (2, MAX_EDGES):
+            peaks[count, edges] = peak_memory(sized, records, edges)
+    assert peaks[40_000, MAX_EDGES] < 1.1 * peaks[40_000, 2]
+    more = peaks[40_000, MAX_EDGES] - peaks[10_000, MAX_EDGES]
+    assert more < 1.2 * 30_000 * 2 * 2  # two bytes for each record and column

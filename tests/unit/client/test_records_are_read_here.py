@@ -23,7 +23,7 @@ DOORS = (
     # the records of a site, or those of all clients of a simulation
     "fedaux.data.federated.open_private",
     "fedaux.data.federated.read_private",
-    "fedaux.data.federated.read_columns",
+    "fedaux.data.federated.read_bins",
     "fedaux.data.federated.open_data",
     "fedaux.data.user_rows.UserRecords",
     "fedaux.client.loading",
