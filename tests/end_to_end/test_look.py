@@ -31,6 +31,7 @@ from fedaux.messages.types import MAX_JSON
 from fedaux.privacy.roster import make_signing_key, write_roster
 from fedaux.privacy.site_account import SiteAccount
 from fedaux.runs.look import look_in_folder
+from fedaux.runs.look_plan import plan_data_look
 from fedaux.server.agreement import ConsentError
 from fedaux.server.data_figures import figures_by_site, figures_of_all
 from fedaux.server.data_look import DataLook, empty_state
@@ -146,7 +147,12 @@ def test_sites_count_their_tables_under_noise(secure: bool, tmp_path: Path) -> N
     )
     median = age.quantiles[0.5]
     assert median.low <= 55 <= median.high
-    assert figures.records.noise < 30
+    assert figures.records.noise < 35
+
+    planned = plan_data_look(sites.config)
+    assert figures.records.half == pytest.approx(planned.half_width_of_all)
+    bins = [figures.unlabelled, age.missing, pain.missing]
+    assert max(count.half for count in bins) == pytest.approx(planned.half_width)
 
     by_site = {site.name: site for site in figures_by_site(found)}
     assert set(by_site) == (set() if secure else set(NAMES))

@@ -25,11 +25,14 @@ from fedaux.config.sections import (
     PretrainConfig,
     PrivacyConfig,
 )
+from fedaux.core.noisy_metrics import estimates
 from fedaux.core.progress import OwnersAwaited, ProgressEvent
+from fedaux.core.results import NoisyCounts
 from fedaux.data.federated import open_private
 from fedaux.messages import Federation, LookOrder, Order, Reply
 from fedaux.privacy.accounting import total_epsilon
 from fedaux.privacy.site_account import SiteAccount
+from fedaux.runs.look_plan import plan_look
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from fedaux.server.site_figures import describe_cost_of_look, describe_site_test
@@ -75,6 +78,22 @@ def exact_answers(sites: OwnSites) -> tuple[int, int]:
     return records, round(right)
 
 
+def assert_noise_was_planned(config: Config, counts: NoisyCounts, records: int) -> None:
+    """Compare the noise of a look with that of its plan, as if 80 % were right."""
+    privacy = config.privacy
+    sites = len(NAMES)
+    plan = plan_look(records, sites, 10, privacy, config.federation, 8)
+    exact = {
+        "answers": [0.2 * records, 0.8 * records],
+        "hits": [0.02 * records, 0.08 * records] * 10,
+    }
+    found = estimates(exact, counts.deviation)["accuracy"]
+    planned = plan.noise if config.federation.secure else plan.noise_apart
+    assert planned is not None
+    # the figure's own is that of many draws
+    assert found.noise == pytest.approx(planned, rel=0.05)
+
+
 @pytest.mark.parametrize("config", [HEADS, SECURE, NETWORKS])
 def test_sites_count_under_noise_what_they_see_exactly(
     config: Config, tmp_path: Path
@@ -108,6 +127,7 @@ def test_sites_count_under_noise_what_they_see_exactly(
     noise = counts.deviation["answers"]
     assert abs(rightly - right) < 6 * noise
     assert abs(wrong - (records - right)) < 6 * noise
+    assert_noise_was_planned(config, counts, records)
     # noise that is added once for a sum, and once at each site otherwise
     assert len(test.by_site) == (0 if config is SECURE else 3)
 

@@ -245,14 +245,21 @@ def _describe_look(look: LookPlan, clients: int) -> str:
     def points(share: float) -> str:
         return f"{100 * share:.2g}"
 
-    return (
+    cost = (
         f"A look at {look.records:,} held-out records at ε = {look.epsilon:g} and one "
         f"release cost a client ε = {round_up(look.total)} together. The 95 % interval "
-        f"of an accuracy of {100 * look.accuracy:.0f} % will be ± {points(look.half_width)} "
-        f"points in one secure sum (standard deviations: {points(look.noise)} by the "
-        f"noise, {points(look.sampling)} by the sample), and "
-        f"± {points(look.half_width_apart)} points if each of {clients} clients adds "
-        "its own noise."
+        f"of an accuracy of {100 * look.accuracy:.0f} % will be "
+    )
+    apart = (
+        f"± {points(look.half_width_apart)} points if each of {clients} clients adds its "
+        "own noise."
+    )
+    if look.noise is None or look.half_width is None:
+        return f"{cost}{apart} For a secure sum, these are too few."
+    return (
+        f"{cost}± {points(look.half_width)} points in one secure sum (standard "
+        f"deviations: {points(look.noise)} by the noise, {points(look.sampling)} by the "
+        f"sample), and {apart}"
     )
 
 

@@ -5,15 +5,17 @@ before it is asked. Nothing is read.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fedaux.config.schema import Config
-from fedaux.config.sections import PrivacyConfig
+from fedaux.config.sections import FederationConfig, PrivacyConfig
 from fedaux.core.metrics import Z
 from fedaux.core.noisy_counts import consistent
 from fedaux.data.federated import class_names, client_names
 from fedaux.privacy.accounting import release_mechanism, total_epsilon
 from fedaux.privacy.looks import look_budget, scale_of
+from fedaux.privacy.secure_sum import SecureSumError, agreed_threshold, honest_sites
 from fedaux.server.data_look import tallies_to_count
 from fedaux.server.site_test import tallies_of_test
 
@@ -28,7 +30,8 @@ class LookPlan:
         total: ε of one release and the look together.
         accuracy: The accuracy that is assumed.
         sampling: The standard deviation of accuracy because the records are a sample.
-        noise: The same because of the noise, in one secure sum of all sites.
+        noise: The same because of the noise, in one secure sum of all sites; None if
+            there are too few of them for one.
         noise_apart: The same if each site adds its own noise.
     """
 
@@ -37,12 +40,14 @@ class LookPlan:
     total: float
     accuracy: float
     sampling: float
-    noise: float
+    noise: float | None
     noise_apart: float
 
     @property
-    def half_width(self) -> float:
-        """Half of the 95 % interval of accuracy in a secure sum."""
+    def half_width(self) -> float | None:
+        """Half of the 95 % interval of accuracy in a secure sum, if there can be one."""
+        if self.noise is None:
+            return None
         return Z * math.hypot(self.sampling, self.noise)
 
     @property
@@ -51,11 +56,22 @@ class LookPlan:
         return Z * math.hypot(self.sampling, self.noise_apart)
 
 
+def noise_of_sum(sites: int, federation: FederationConfig) -> float:
+    """Return the noise in a secure sum of all sites, as a multiple of that of one look.
+
+    Each site adds so much that those which must be honest have all that is needed. The
+    other sites' shares come on top of it.
+    """
+    threshold = agreed_threshold(sites, federation.threshold)
+    return math.sqrt(sites / honest_sites(threshold, sites, federation.colluders))
+
+
 def plan_look(
     records: int,
     sites: int,
     classes: int,
     privacy: PrivacyConfig,
+    federation: FederationConfig,
     release_size: int,
     accuracy: float = 0.8,
 ) -> LookPlan:
@@ -67,12 +83,12 @@ def plan_look(
         classes: The number of classes.
         privacy: The settings; `epsilon` is that of a release, `look_epsilon` that of
             the look.
+        federation: The settings of a secure sum.
         release_size: How many numbers the release has.
         accuracy: The accuracy to assume.
     """
     tallies = tallies_of_test(classes)
     size = tallies.size(classes)
-    # a secure sum in which every site is honest has the noise of one look
     # each tally counts the right answers in half of its bins, and all are combined
     precision = sum(
         2 * tally.steps**2 / tally.bins(classes) for tally in tallies.by_name.values()
@@ -80,6 +96,9 @@ def plan_look(
     deviation = scale_of(tallies, size, privacy) / math.sqrt(precision)
     # of right / (right + wrong), whose counts have independent noise
     noise = deviation * math.hypot(accuracy, 1 - accuracy) / records
+    noise_of_all: float | None = None
+    with suppress(SecureSumError):
+        noise_of_all = noise * noise_of_sum(sites, federation)
     mechanisms = [
         release_mechanism(release_size, privacy),
         release_mechanism(size, look_budget(privacy)),
@@ -90,7 +109,7 @@ def plan_look(
         total=total_epsilon(mechanisms, privacy.delta, privacy.adjacency),
         accuracy=accuracy,
         sampling=math.sqrt(accuracy * (1 - accuracy) / records),
-        noise=noise,
+        noise=noise_of_all,
         noise_apart=math.sqrt(sites) * noise,
     )
 
@@ -122,7 +141,9 @@ def plan_data_look(config: Config) -> DataLookPlan:
     classes = len(class_names(config))
     sites = len(client_names(config))
     scale = scale_of(tallies, tallies.size(classes), config.privacy)
-    if not config.federation.secure:
+    if config.federation.secure:
+        scale *= noise_of_sum(sites, config.federation)
+    else:
         scale *= math.sqrt(sites)
     nothing = {
         name: [0.0] * tally.bins(classes) for name, tally in tallies.by_name.items()

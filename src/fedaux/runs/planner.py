@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from fedaux.client.summaries import summarise
-from fedaux.config.sections import PrivacyConfig
+from fedaux.config.sections import FederationConfig, PrivacyConfig
 from fedaux.core.arrays import Arrays, Vector
 from fedaux.privacy.mechanism import GRID, Summary, release, release_multiplier
 from fedaux.runs.look_plan import LookPlan, plan_look
@@ -62,6 +62,7 @@ class Planner:
     clients: int
     privacy: PrivacyConfig
     classes: int
+    federation: FederationConfig  # how many sites a secure sum needs
 
     @classmethod
     def of(
@@ -71,6 +72,7 @@ class Planner:
         clients: int,
         classes: int,
         privacy: PrivacyConfig,
+        federation: FederationConfig,
     ) -> Planner:
         from sklearn.cluster import KMeans
 
@@ -93,6 +95,7 @@ class Planner:
             clients,
             replace(privacy, unsafe_seed=0),
             classes,
+            federation,
         )
 
     def plan(self, epsilon: float, records: int, draws: int = 3) -> Plan:
@@ -123,7 +126,14 @@ class Planner:
         """Predict a look at so many held-out records, next to a release at ε."""
         privacy = replace(self.privacy, epsilon=epsilon, look_epsilon=look_epsilon)
         release_size = self.scorer.size(self.public)
-        return plan_look(records, self.clients, self.classes, privacy, release_size)
+        return plan_look(
+            records,
+            self.clients,
+            self.classes,
+            privacy,
+            self.federation,
+            release_size,
+        )
 
     @property
     def groups(self) -> int:

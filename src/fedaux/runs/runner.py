@@ -307,7 +307,14 @@ def planner(
     server = make_server(config, cache=cache)
     server.restore(initial_state(server))
     negatives = server.public.negatives(config.prototypes[0].label).gather()
-    return Planner.of(server.scorer, negatives, clients, server.classes, privacy)
+    return Planner.of(
+        server.scorer,
+        negatives,
+        clients,
+        server.classes,
+        privacy,
+        config.federation,
+    )
 
 
 def resume(
