@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fedaux.core.progress import ReplyReceived as ReplyReceived
     from fedaux.core.progress import RoundFinished as RoundFinished
     from fedaux.core.progress import RunStarted as RunStarted
+    from fedaux.core.progress import SitesLooked as SitesLooked
     from fedaux.core.progress import SweepProgress as SweepProgress
     from fedaux.core.progress import WorkProgress as WorkProgress
     from fedaux.core.results import ClientMetrics as ClientMetrics
@@ -144,6 +145,7 @@ _HOMES = {
     "SiteAccount": "privacy.site_account",
     "Summary": "privacy.mechanism",
     "Sweep": "sweeps.grid",
+    "SitesLooked": "core.progress",
     "SweepProgress": "core.progress",
     "SweepResult": "sweeps.results",
     "TeachersConfig": "config.distillation",

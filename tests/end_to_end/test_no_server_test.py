@@ -22,11 +22,14 @@ from fedaux.config.sections import (
 from fedaux.core.progress import RoundFinished
 from fedaux.data.federated import open_public
 from fedaux.deploy.preflight import check_steps
+from fedaux.privacy.accounting import round_up
+from fedaux.privacy.site_account import SiteAccount
 from fedaux.report.arms import group
 from fedaux.report.progress import describe
 from fedaux.runs.dry_run import dry_run
 from fedaux.runs.result import Result
 from fedaux.server.run_state import StateError
+from fedaux.server.site_figures import describe_cost_of_look
 from helpers.deployments import fine
 from helpers.own_sites import NAMES, OwnSites
 
@@ -88,6 +91,24 @@ def test_only_the_sites_test_the_model(tmp_path: Path) -> None:
     readme = (result.save(tmp_path / "model") / "README.md").read_text("utf-8")
     assert "none at the server" in readme
     assert "The server had no test data" in readme
+
+    # ε of learning and of the look, apart, wherever ε is shown
+    test = result.state.site_test
+    assert test is not None
+    privacy = result.model.card["privacy"]
+    assert privacy["epsilon_of_learning"] == test.total_before
+    assert privacy["epsilon_of_look"] == 2.0
+    assert describe_cost_of_look(test) == privacy["look"]
+    assert f"\n\n{privacy['look']}\n\n" in readme
+    for name in NAMES:
+        account = SiteAccount.read(sites.vault(name), 1e-5)
+        assert account.epsilon_of_learning() == test.total_before
+        assert account.epsilon_of_looks() == pytest.approx(2.0, rel=1e-3)
+        assert account.epsilon == test.total
+        apart = (
+            f"Alone, looks cost ε = 2, and learning ε = {round_up(test.total_before)}."
+        )
+        assert apart in account.statement()
 
     found = dry_run(sites.config, tmp_path / "cache").found
     assert "tested at the sites, at ε = 2" in found["test"]

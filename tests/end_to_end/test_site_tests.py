@@ -33,6 +33,7 @@ from fedaux.messages import Federation, LookOrder, Order, Reply
 from fedaux.privacy.accounting import total_epsilon
 from fedaux.privacy.site_account import SiteAccount
 from fedaux.runs.look_plan import plan_look
+from fedaux.runs.status import RunStatus
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 from fedaux.server.site_figures import describe_cost_of_look, describe_site_test
@@ -117,7 +118,13 @@ def test_sites_count_under_noise_what_they_see_exactly(
     def wrap(federation: Federation) -> Federation:
         return Looked(federation, looks)
 
-    state = sites.run(wrap, owners)
+    status = RunStatus.start(sites.config, None, 0.0)
+
+    def listener(event: ProgressEvent) -> None:
+        status.update(event, 1.0)
+        owners(event)
+
+    state = sites.run(wrap, listener)
     test = state.site_test
     assert test is not None
     assert test.sites == tuple(sorted(NAMES))
@@ -132,6 +139,11 @@ def test_sites_count_under_noise_what_they_see_exactly(
     assert len(test.by_site) == (0 if config is SECURE else 3)
 
     heads = config is not NETWORKS
+    for name, record in status.sites.items():
+        assert record.epsilon == state.accounts[name].epsilon
+        assert record.epsilon_look == 2.0
+        assert record.epsilon_before_look == (test.total_before or 0.0)
+
     for name in NAMES:
         kinds = [entry.kind for entry in sites.entries(name)]
         assert kinds == (["release", "look"] if heads else ["look"])

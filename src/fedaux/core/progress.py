@@ -93,6 +93,15 @@ class ReplyReceived(ProgressEvent):
 
 
 @dataclass(frozen=True)
+class SitesLooked(ProgressEvent):
+    """The sites have counted their records under noise, each at this ε."""
+
+    epsilon: float
+    before: Mapping[str, float]  # the total of each site before, where it is known
+    accounts: Mapping[str, Account]  # of the sites that answered, after it
+
+
+@dataclass(frozen=True)
 class RoundFinished(ProgressEvent):
     """A round has finished and is saved."""
 

@@ -507,11 +507,22 @@ def _site_table(status: Status) -> Table:
             Text(connection, style=styles.get(site.connection, "")),
             Text(doing),
             Text(_ago(record.last_reply, now)),
-            Text(_spent(record.epsilon)),
+            Text(_spent_on(record)),
             Text(left),
             Text(", ".join(failures)),
         )
     return table
+
+
+def _spent_on(record: SiteRecord) -> str:
+    """Say what a site has spent in all, and apart what was for the run's look."""
+    total = _spent(record.epsilon)
+    if record.epsilon_look is None:
+        return total
+    look = f"look {_spent(record.epsilon_look)}"
+    if record.epsilon_before_look:
+        look = f"before {_spent(record.epsilon_before_look)}, {look}"
+    return f"{total} ({look})"
 
 
 def _spent(epsilon: float | None) -> str:

@@ -4,6 +4,7 @@ card.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import cast
@@ -23,7 +24,7 @@ from fedaux.models import HeadFeatures, Prototype, build, linear_head, load_stat
 from fedaux.models.encoders import VisionExtractor
 from fedaux.server.result import describe_unknown_classes, last_evaluations
 from fedaux.server.run_state import RunState, StateError
-from fedaux.server.site_figures import figures_of_test
+from fedaux.server.site_figures import describe_cost_of_look, figures_of_test
 
 
 def export_model(
@@ -154,7 +155,7 @@ def make_card(
             "unknown_classes": describe_unknown_classes(state, spec.label),
             **_figures_of_sites(state, spec),
         },
-        "privacy": state.ledger.to_dict(),
+        "privacy": state.ledger.to_dict() | _cost_of_look(state),
         "data": {
             "source": config.data.source,
             "clients": len(client_names(config)),
@@ -188,6 +189,21 @@ def _figures_of_sites(state: RunState, spec: PrototypeSpec) -> Card:
         if tested.network == spec.label
     ]
     return {"tested_at_sites": of_prototype[0]} if of_prototype else {}
+
+
+def _cost_of_look(state: RunState) -> Card:
+    """Return what learning cost and what the look, apart; {} if there was no look."""
+    test = state.site_test
+    if test is None:
+        return {}
+    learning = test.total_before
+    if learning is not None and math.isinf(learning):  # which JSON does not have
+        learning = None
+    return {
+        "epsilon_of_learning": learning,
+        "epsilon_of_look": test.epsilon,
+        "look": describe_cost_of_look(test),
+    }
 
 
 def _figures(state: RunState, spec: PrototypeSpec, classes: tuple[str, ...]) -> Card:

@@ -48,6 +48,19 @@ class SiteAccount:
         """The total ε, or ∞ if any noise came from a known seed."""
         return account_epsilon(self.entries, self.delta, self.adjacency)
 
+    def epsilon_of_looks(self) -> float:
+        """What the looks cost alone."""
+        return self._epsilon_of([entry for entry in self.entries if entry.looks])
+
+    def epsilon_of_learning(self) -> float:
+        """What all other entries cost alone. With the looks, they cost `epsilon`, which
+        is less than the sum of both.
+        """
+        return self._epsilon_of([entry for entry in self.entries if not entry.looks])
+
+    def _epsilon_of(self, entries: list[Entry]) -> float:
+        return account_epsilon(entries, self.delta, self.adjacency)
+
     def rows(self) -> list[tuple[str, ...]]:
         """Return (number, kind, noise multiplier, sample rate, steps) of every
         entry.
@@ -62,14 +75,15 @@ class SiteAccount:
 
     def to_dict(self) -> dict[str, object]:
         """Return the account for JSON, which has no ∞: an unbounded ε is null."""
-        epsilon = self.epsilon
         return {
             "folder": str(self.folder),
             "adjacency": self.adjacency,
             "unit": self.unit,
             "delta": self.delta,
             "entries": [entry.fields() for entry in self.entries],
-            "epsilon": epsilon if epsilon < math.inf else None,
+            "epsilon": _or_null(self.epsilon),
+            "epsilon_of_learning": _or_null(self.epsilon_of_learning()),
+            "epsilon_of_looks": _or_null(self.epsilon_of_looks()),
             "statement": self.statement(),
         }
 
@@ -93,12 +107,22 @@ class SiteAccount:
                 "the server together with as many other sites as federation.colluders "
                 "allowed."
             )
+        apart = ""
+        if kinds["look"]:
+            apart = (
+                f" Alone, looks cost ε = {round_up(self.epsilon_of_looks())}, and "
+                f"learning ε = {round_up(self.epsilon_of_learning())}."
+            )
         return (
             "All that this client ever sent under noise (releases: "
             f"{kinds['release']}, rounds of private training: "
             f"{kinds['private training']}{others}) costs at most ε = "
             f"{round_up(self.epsilon)} at δ = {self.delta:g} for "
-            f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived. "
-            "Models that were trained without noise, and sums of features, are not in "
+            f"{NEIGHBOURS[self.adjacency, self.unit]}, whether or not it arrived."
+            f"{apart} Models that were trained without noise, and sums of features, are not in "
             f"this account, and are not covered.{sums}"
         )
+
+
+def _or_null(epsilon: float) -> float | None:
+    return epsilon if epsilon < math.inf else None

@@ -29,6 +29,7 @@ from fedaux.core.progress import (
     RoundFinished,
     RunStarted,
     SitesConnected,
+    SitesLooked,
     WorkProgress,
 )
 from fedaux.core.results import RoundResult
@@ -67,6 +68,9 @@ class SiteRecord:
     last_error_kind: str = ""  # of the last answer: "" if it could be used
     epsilon: float | None = None  # spent, as it says itself
     delta: float | None = None
+    # of the run's look, and the total before it; None if there was no look
+    epsilon_look: float | None = None
+    epsilon_before_look: float | None = None
     versions: str = ""  # of its packages, as it says itself
 
 
@@ -171,6 +175,8 @@ class RunStatus:
                     site.asked_at = now
             case ReplyReceived():
                 self._receive(event, now)
+            case SitesLooked():
+                self._add_look(event)
             case RoundFinished():
                 self._finish(event.result)
                 self._enter("between rounds", now)
@@ -220,6 +226,14 @@ class RunStatus:
         if event.account is not None:
             site.epsilon = event.account.epsilon
             site.delta = event.account.delta
+
+    def _add_look(self, event: SitesLooked) -> None:
+        for client, account in event.accounts.items():
+            site = self._site(client)
+            site.epsilon = account.epsilon
+            site.delta = account.delta
+            site.epsilon_look = event.epsilon
+            site.epsilon_before_look = event.before.get(client, 0.0)
 
     def _site(self, client: str) -> SiteRecord:
         return self.sites.setdefault(client, SiteRecord())

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedaux.config.schema import Config
 from fedaux.core.accounts import Account
 from fedaux.core.failures import Failure
+from fedaux.core.progress import SitesLooked, report
 from fedaux.core.results import NoisyCounts, SiteTest
 from fedaux.messages import (
     Counts,
@@ -102,13 +103,16 @@ def collect_counts(
         ]
         if of_label:
             counts[label] = sum_of_counts(of_label)
+    epsilon = server.config.privacy.look_epsilon
+    spent = {name: account.epsilon for name, account in state.accounts.items()}
+    report(SitesLooked(epsilon, spent, accounts))
     names = list(server.clients)
     after = replace(state, selected=tuple(names)).with_accounts(names, accounts)
     test = SiteTest(
         round=state.round,
         classes=server.classes,
         edges=tallies.by_name[OF_SCORES].edges if OF_SCORES in tallies.by_name else (),
-        epsilon=server.config.privacy.look_epsilon,
+        epsilon=epsilon,
         total_before=state.max_epsilon,
         total=after.max_epsilon,
         counts=counts,

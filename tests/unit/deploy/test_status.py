@@ -22,6 +22,7 @@ from fedaux.core.progress import (
     OwnersAwaited,
     ReplyReceived,
     RoundFinished,
+    SitesLooked,
 )
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.deploy.env import DeployError
@@ -30,6 +31,7 @@ from fedaux.deploy.status import (
     SiteStatus,
     State,
     Status,
+    _spent_on,
     read_status,
     server_folder,
     status_panel,
@@ -185,6 +187,16 @@ def test_json_has_all_of_it_and_null_for_what_never_was(server: Path) -> None:
         None,
         {"no-answer": 1},
     )
+
+
+def test_what_a_look_cost_is_shown_apart() -> None:
+    status = RunStatus.start(Config(), None, START)
+    account = replace(SPENT, epsilon=1.4567)
+    looked = SitesLooked(1.0, {"berlin": 1.0}, {"berlin": account, "paris": SPENT})
+    status.update(looked, START + 1)
+    words = [_spent_on(status.sites[name]) for name in ("berlin", "paris")]
+    assert words == ["1.46 (before 1, look 1)", f"{SPENT.epsilon:g} (look 1)"]
+    assert _spent_on(SiteRecord()) == "?"
 
 
 def test_one_without_progress_is_stuck_and_who_is_waited_for_is_named(
