@@ -4,6 +4,7 @@ own, by sites that are asked, alone or in a secure sum.
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import fedaux
 from fedaux import Config
+from fedaux.client import looks as client_looks
 from fedaux.client.held_out import split_of
 from fedaux.client.own_figures import OwnFigures
 from fedaux.client.site import Site
@@ -30,6 +32,7 @@ from fedaux.core.progress import OwnersAwaited, ProgressEvent
 from fedaux.core.results import NoisyCounts
 from fedaux.data.federated import open_private
 from fedaux.messages import Federation, LookOrder, Order, Reply
+from fedaux.privacy.account_file import read_account
 from fedaux.privacy.accounting import total_epsilon
 from fedaux.privacy.site_account import SiteAccount
 from fedaux.runs.look_plan import plan_look
@@ -79,6 +82,18 @@ def exact_answers(sites: OwnSites) -> tuple[int, int]:
     return records, round(right)
 
 
+def held_out_at(sites: OwnSites) -> OwnSites:
+    """The same sites, whose owners hold out a quarter of their records."""
+    data = replace(sites.config.data, site_test_fraction=0.25)
+    sites.config = replace(sites.config, data=data)
+    for name, own in sites.own.items():
+        data = replace(own.data, site_test_fraction=0.25)
+        sends = ("noisy sums", "models", "noisy counts")
+        federation = replace(own.federation, sends=sends)
+        sites.own[name] = replace(own, data=data, federation=federation)
+    return sites
+
+
 def assert_noise_was_planned(config: Config, counts: NoisyCounts, records: int) -> None:
     """Compare the noise of a look with that of its plan, as if 80 % were right."""
     privacy = config.privacy
@@ -100,15 +115,7 @@ def test_sites_count_under_noise_what_they_see_exactly(
     config: Config, tmp_path: Path
 ) -> None:
     looks: list[LookOrder] = []
-    sites = OwnSites.of(tmp_path, config, approval="ask")
-    sites.config = replace(
-        sites.config, data=replace(sites.config.data, site_test_fraction=0.25)
-    )
-    for name, own in sites.own.items():
-        data = replace(own.data, site_test_fraction=0.25)
-        sends = ("noisy sums", "models", "noisy counts")
-        federation = replace(own.federation, sends=sends)
-        sites.own[name] = replace(own, data=data, federation=federation)
+    sites = held_out_at(OwnSites.of(tmp_path, config, approval="ask"))
 
     def owners(event: ProgressEvent) -> None:
         if isinstance(event, OwnersAwaited):
@@ -229,3 +236,35 @@ def test_two_classes_from_python(secure: bool, tmp_path: Path) -> None:
     assert ("client-000" in section) != secure
     card = result.model.card["metrics"]["tested_at_sites"]
     assert card["figures"]["accuracy"]["value"] == accuracy.value
+
+
+@pytest.mark.parametrize("config", [HEADS, SECURE])
+def test_own_figures_come_after_the_answer_is_stored(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever kills a site while it trains a model for its owner leaves no open
+    entry.
+    """
+    sites = held_out_at(OwnSites.of(tmp_path, config))
+    seen: list[str] = []
+
+    def stop(order: LookOrder, site: Site, *_: object) -> None:
+        _, entries = read_account(sites.vault(order.client))
+        states = [entry.state for entry in entries if entry.looks]
+        assert states == ["entered", "stored"]
+        with (sites.vault(order.client) / ".lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it
+        seen.append(order.client)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(client_looks, "keep_own_figures", stop)
+    with pytest.raises(KeyboardInterrupt):
+        sites.run()
+    monkeypatch.undo()
+    state = sites.run()
+    assert state.site_test is not None
+    assert state.site_test.sites == tuple(sorted(NAMES))
+    assert seen
+    for name in NAMES:
+        kinds = [entry.kind for entry in sites.entries(name)]
+        assert kinds == ["release", "look"]

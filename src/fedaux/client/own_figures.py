@@ -61,8 +61,9 @@ class OwnFigures:
 def keep_own_figures(
     order: LookOrder, site: Site, held_out: Records, logits: Rows
 ) -> None:
-    """Write the exact figures of a test into the site's vault. If that fails, the look
-    is answered all the same, because its answer must not depend on it.
+    """Write the exact figures of a test into the site's vault, after the answer to the
+    look is stored. If that fails, the look is answered all the same, because its answer
+    must not depend on it.
     """
     try:
         figures = own_figures(order, site, held_out, logits)
