@@ -4,6 +4,9 @@ The site splits them off by a secret of its own, which lies in its vault, so tha
 same records stay held out in every run, and nobody else can tell which they are. The
 split goes by units of privacy: all records of a person are on the same side.
 
+A record's side depends on how it is encoded. With another schema, other records are
+held out, on which earlier models have trained: the site's owner is warned.
+
 Both parts of two neighbouring data sets are neighbours as well, or equal. So whatever
 is proven of an answer that is made from all records also holds for one that is made
 from a part of them (docs/proofs.md, "Records that are held out").
@@ -12,6 +15,8 @@ from a part of them (docs/proofs.md, "Records that are held out").
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 import secrets
 import weakref
 from collections.abc import Callable
@@ -25,10 +30,13 @@ from fedaux.config.sections import PrivacyConfig
 from fedaux.core.io import write_atomically
 from fedaux.core.rng import derive_seed
 from fedaux.data.records import Records, is_text
+from fedaux.data.tables import schema_of
 
 SECRET_FILE = "held-out.key"
+SPLIT_FILE = "held-out.json"  # how the records were read and divided last time
 _BLOCK = 4096  # records that are read at a time
 Ranks = NDArray[np.uint64]
+log = logging.getLogger(__name__)
 
 
 def split_records(
@@ -119,6 +127,34 @@ def secret_of(site: Site, client: str) -> bytes:
     return path.read_bytes()
 
 
+def warn_of_new_split(site: Site, client: str, records: Records) -> None:
+    """Warn the site's owner in the log if other records are held out than before,
+    because they are read or divided in another way. The vault has the last way.
+    """
+    config = site.config
+    schema = schema_of(config.data)
+    form = "text" if is_text(records.x) else f"{records.x.dtype} {records.shape}"
+    now = {
+        "data.site_test_fraction": config.data.site_test_fraction,
+        "privacy.unit": config.privacy.unit,
+        "privacy.adjacency": config.privacy.adjacency,
+        "the schema of the table": schema.hash if schema else "",
+        "the form of a record": form,
+    }
+    path = site.account_folder(client) / SPLIT_FILE
+    before = json.loads(path.read_bytes()) if path.exists() else now
+    changed = [name for name, value in now.items() if before.get(name) != value]
+    if changed:
+        log.warning(
+            "This site now holds out other records than in earlier runs, because these "
+            "have changed: %s. Models of those runs have trained on some of them, so do "
+            "not test these models here again.",
+            ", ".join(changed),
+        )
+    if changed or not path.exists():
+        write_atomically(path, json.dumps(now).encode(), private=True)
+
+
 def split_of(site: Site, client: str, records: Records) -> tuple[Records, Records]:
     """Return the client's records to train on and those held out, by the site's own
     settings.
@@ -134,6 +170,8 @@ def split_of(site: Site, client: str, records: Records) -> tuple[Records, Record
     # an order loads its records several times, and ranking them reads them all
     known = _splits.get(key.digest())
     if known is None or known[0]() is not records.x:
+        if not site.is_simulated:
+            warn_of_new_split(site, client, records)
         held_out = held_out_positions(records, share, secret, config.privacy)
         known = weakref.ref(records.x), held_out
         _splits[key.digest()] = known

@@ -17,6 +17,7 @@ from fedaux.client.held_out import SECRET_FILE, secret_of, split_of, split_recor
 from fedaux.client.site import Site
 from fedaux.config.schema import Config
 from fedaux.config.sections import PrivacyConfig
+from fedaux.data.federated import read_private
 from fedaux.data.records import Records
 
 SECRET = b"0123456789abcdef"
@@ -122,3 +123,45 @@ def test_a_real_site_draws_its_secret_once(tmp_path: Path, share: float) -> None
         assert secret_of(site, "a") == path.read_bytes()
         path.unlink()
         assert secret_of(site, "a") != SECRET
+
+
+def test_the_owner_is_warned_when_other_records_are_held_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A schema whose columns are scaled in another way makes other numbers of the same
+    records.
+    """
+    schema = tmp_path / "schema.toml"
+    columns = '[columns]\nage = {kind = "number", range = [0, 99]QUANTILES}\n'
+    ages = np.arange(100)
+    lines = [f"{age},{'yes' if age % 2 else 'no'}" for age in ages]
+    (tmp_path / "data.csv").write_text("\n".join(["age,ill", *lines]))
+    header = 'label = "ill"\nclasses = ["no", "yes"]\nconfirmed = true\n'
+
+    def held_out(quantiles: str) -> set[int]:
+        schema.write_text(header + columns.replace("QUANTILES", quantiles))
+        data = {
+            "source": "table",
+            "path": str(tmp_path / "data.csv"),
+            "options": {"schema": str(schema)},
+            "classes": ["no", "yes"],
+            "partition": "own",
+            "site_test_fraction": 0.5,
+        }
+        table = {"data": data, "privacy": {"look_epsilon": 1.0}}
+        config = Config.from_dict(table | {"federation": {"sites": ["a"]}})
+        site = Site(config, tmp_path / "vault", ("a",))
+        rows = read_private(config.data, ("no", "yes"))
+        _, part = split_of(site, "a", rows)
+        assert part.rows is not None
+        return set(part.rows.tolist())
+
+    first = held_out("")
+    assert held_out("") == first
+    assert "other records" not in caplog.text
+    second = held_out(", quantiles = [0, 20, 99]")
+    assert len(first & second) < 40  # of 50
+    assert "have changed: the schema of the table. Models" in caplog.text
+    caplog.clear()
+    assert held_out(", quantiles = [0, 20, 99]") == second
+    assert "other records" not in caplog.text
