@@ -67,9 +67,11 @@ def summary(
     curves: Mapping[str, NDArray[np.float64]],
     first: str = "method",
     tasks: Mapping[str, str] | None = None,
+    starts: Mapping[str, Sequence[float]] | None = None,
 ) -> Table:
     """One row per method from its curves, (seeds, rounds). Rows of different `tasks`,
-    by label, do not compete.
+    by label, do not compete. `starts` has the accuracy of each seed before round 1, if
+    it was measured; the table then has a column for round 0.
     """
     rounds = min((values.shape[1] for values in curves.values()), default=0)
     header = (
@@ -89,7 +91,23 @@ def summary(
         bold = _best_of_columns([figures[label] for label in labels])
         best.update(zip(labels, bold, strict=True))
     rows = [_row(label, cells) for label, cells in figures.items()]
-    return Table(header, rows, [best[label] for label in curves])
+    table = Table(header, rows, [best[label] for label in curves])
+    if not starts or not any(starts.values()):
+        return table
+    return _with_start(table, [starts.get(label, ()) for label in curves])
+
+
+def _with_start(table: Table, starts: Iterable[Sequence[float]]) -> Table:
+    """Add a column for round 0, in which nothing competes: methods that continue from
+    the same head start equally well.
+    """
+    label, *columns = table.header
+    rows = []
+    for start, (name, *cells) in zip(starts, table.rows, strict=True):
+        before = str(Cell.of(np.array(start))) if start else MISSING
+        rows.append((name, before, *cells))
+    best = [[False, *row] for row in table.best]
+    return Table((label, "round 0", *columns), rows, best)
 
 
 def pivot(arms: Sequence[ArmResult]) -> Table | None:

@@ -184,28 +184,18 @@ def _accuracy(comparison: _Comparison) -> Section:
     each column is bold.
     """
     arms = comparison.arms
-    accuracy = summary({arm.label: arm.curves for arm in arms}, "", tasks(arms))
-    has_start = any(arm.starts for arm in arms)
+    curves = {arm.label: arm.curves for arm in arms}
+    starts = {arm.label: arm.starts for arm in arms}
+    accuracy = summary(curves, "", tasks(arms), starts)
     rows: list[tuple[str, ...]] = []
     for arm, (label, *numbers) in zip(arms, accuracy.rows, strict=True):
-        cells = [f"{number} %" for number in numbers]
-        if has_start:
-            cells.insert(0, _start(arm))
+        cells = [number if number == MISSING else f"{number} %" for number in numbers]
         config = comparison.runs[arm.label][0].state.config
         rows.append((label, *cells, str(len(arm.curves)), protection(config)))
-    name, *columns = accuracy.header
-    best = accuracy.best
-    if has_start:
-        columns.insert(0, "round 0")
-        best = [[False, *row] for row in best]
-    table = Table((name, *columns, "seeds", "protected"), rows, best)
+    table = Table((*accuracy.header, "seeds", "protected"), rows, accuracy.best)
     several_rounds = any(arm.curves.shape[1] > 1 for arm in arms)
     figures = list(_curves(arms)) if several_rounds else [_bars(comparison)]
     return Section("accuracy", "Accuracy", comparison.verdict, figures, table)
-
-
-def _start(arm: ArmResult) -> str:
-    return f"{Cell.of(np.array(arm.starts))} %" if arm.starts else MISSING
 
 
 def _bars(comparison: _Comparison) -> Figure:

@@ -107,7 +107,8 @@ class SweepResult:
         """A table of the accuracy of every arm."""
         only_methods = list(self.sweep.axes) in ([], ["method"])
         name = "method" if only_methods else "arm"
-        return summary(self.curves, name, tasks(self.arms))
+        starts = {arm.label: arm.starts for arm in self.arms}
+        return summary(self.curves, name, tasks(self.arms), starts)
 
     @property
     def caption(self) -> str:

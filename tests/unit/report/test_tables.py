@@ -54,6 +54,18 @@ def test_first_and_last_round_mean_of_five_and_best() -> None:
     assert short.header[3] == "mean of last 2"
 
 
+def test_round_0_is_the_start_where_it_was_measured() -> None:
+    curves = {"a": np.array([[0.6], [0.8]]), "b": np.array([[0.5]])}
+    table = summary(curves, starts={"a": (0.3, 0.5), "b": ()})
+    assert table.header[:3] == ("method", "round 0", "round 1")
+    assert [row[:3] for row in table.rows] == [
+        ("a", "40.0 ± 14.1", "70.0 ± 14.1"),
+        ("b", "–", "50.0"),
+    ]
+    assert [row[:2] for row in table.best] == [[False, True], [False, False]]
+    assert summary(curves, starts={"a": (), "b": ()}).header[1] == "round 1"
+
+
 def test_html_of_pages_and_notebooks_has_the_best_in_bold() -> None:
     """Each is put into a page as it stands, so whatever others wrote is escaped."""
     table = Table(("<i>", "last"), [("<b>", "1.0"), ("b", "0.5")], [[True], [False]])
