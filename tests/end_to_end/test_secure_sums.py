@@ -3,6 +3,7 @@ to the bit.
 """
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -628,6 +629,31 @@ def test_an_attempt_that_failed_costs_nothing_once_it_is_repaired(
         assert [entry.mechanism for entry in sites.entries(name)] == [mechanism]
         assert state.accounts[name].entries == once.accounts[name].entries == 1
         assert state.accounts[name].epsilon == once.accounts[name].epsilon == cost
+
+
+@pytest.mark.usefixtures("quickly")
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_run_that_is_started_again_is_proposed_once(
+    secure: bool, tmp_path: Path
+) -> None:
+    """Two proposals for one question would leave owners to guess which one counts."""
+    federation = replace(ALONE.federation, connect_timeout=0.5, secure=secure)
+    config = replace(ALONE, federation=federation)
+    sites = OwnSites.of(tmp_path, config, approval="ask")
+    for _ in range(2):
+        with pytest.raises(ConsentError):
+            sites.run()
+    shutil.rmtree(tmp_path / "run")  # its server begins anew
+    with pytest.raises(ConsentError):
+        sites.run()
+    for name in NAMES:
+        events = [entry.event for entry in sites.log(name).entries()]
+        assert events == ["proposed"]
+        assert len(sites.approve(name)) == 1
+    sites.run()
+    for name in NAMES:
+        events = [entry.event for entry in sites.log(name).entries()]
+        assert events.count("proposed") == 1
 
 
 @pytest.mark.usefixtures("quickly")

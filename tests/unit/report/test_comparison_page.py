@@ -3,6 +3,7 @@ shows all arms.
 """
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -240,3 +241,46 @@ def test_round_0_is_in_curves_and_table(
     assert first.values == pytest.approx([0.3, 0.2, 0.4])
     assert (len(second.values), second.offset) == (2, 1)
     assert drawn[0].x_values == ["0", "1", "2"]
+
+
+def test_all_warnings_are_in_one_box_above_the_first_figure(
+    several: Path, tmp_path: Path
+) -> None:
+    """Three methods with two warnings each once had a box for each of them."""
+    folders = tuple(several / "runs" / f"fedavg-{seed}" for seed in range(3))
+    curves = np.array([[0.2, 0.4]] * 3)
+    arms = [
+        ArmResult(
+            label, {}, {}, (0, 1, 2), folders, curves, warning="Cut.", fall="Fell."
+        )
+        for label in ("a", "b", "c")
+    ]
+    text = write_comparison(tmp_path, "Three", arms).read_text()
+    above, figure, _ = text.partition("<figure")
+    assert figure
+    assert above.count('role="alert"') == 1
+    box = above.partition('role="alert"')[2].partition("</div>")[0]
+    assert box.count("<li>") == 6
+    assert "<li>b: Fell.</li>" in box
+
+
+def test_the_table_says_what_each_method_protects(several: Path) -> None:
+    """A method without protection may win, and the reader must see that beside its
+    accuracy.
+    """
+    text = write_report(several).read_text()
+    section = text.partition('id="accuracy"')[2].partition("</section>")[0]
+    header = re.findall("<th>(.*?)</th>", section)
+    assert header[-1] == "protected"
+    protected = {
+        row[0]: row[-1]
+        for row in (
+            re.findall("<td[^>]*>(.*?)</td>", line)
+            for line in re.findall("<tr>(.*?)</tr>", section)
+        )
+        if row
+    }
+    assert protected == {
+        "FedAUX": "scores, not models, ε = 0.1",
+        "FedAvg": "nothing",
+    }
