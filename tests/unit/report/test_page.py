@@ -87,3 +87,13 @@ def test_charts_are_drawn_for_a_desk_and_for_a_phone(tmp_path: Path) -> None:
     widths = re.findall(r'class="(wide|narrow)" viewBox="0 0 (\d+)', text)
     assert widths == [("wide", "820"), ("narrow", "350")]
     assert text.count("<svg") == 2
+
+
+def test_a_wide_table_scrolls_by_itself(tmp_path: Path) -> None:
+    """On a phone, the last columns were cut off."""
+    table = Table(tuple("abcdefgh"), [("a long cell",) * 8])
+    section = Section("s", "Section", "", table=table)
+    text = write_page(tmp_path / "page.html", "Title", "", [], [section]).read_text()
+    assert text.count("<table") == text.count('<div class="scroll"><table') == 1
+    (rule,) = re.findall(r"\.scroll \{(.*?)\}", text)
+    assert "overflow-x: auto" in rule
