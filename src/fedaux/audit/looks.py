@@ -13,6 +13,7 @@ from fedaux.core.failures import OrderError
 from fedaux.core.rng import numpy_stream
 from fedaux.messages import Counts, LookOrder, Tallies, Tally
 from fedaux.messages.tallies import (
+    MAX_EDGES,
     MAX_TALLIES,
     OF_ANSWERS,
     OF_CLASSES,
@@ -51,6 +52,7 @@ def every_look(server: HostileServer) -> Iterator[tuple[str, LookOrder]]:
         "bins without order": Tally(OF_SCORES, 1.0, EDGES[::-1]),
         "a weight above 1": Tally(OF_ANSWERS, 2.0),
         "a weight near 0": Tally(OF_ANSWERS, 1e-6),
+        "bins without end": Tally(OF_SCORES, 1.0, tuple(range(MAX_EDGES + 1))),
         "bins of another kind": Tally("records"),
         "a column that no site has": Tally(OF_COLUMN, edges=EDGES, column="\u2003"),
     }
