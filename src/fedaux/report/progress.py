@@ -12,6 +12,7 @@ from fedaux.core.progress import (
     ReplyReceived,
     RoundFinished,
     RunStarted,
+    SitesLooked,
     SweepProgress,
     WorkProgress,
 )
@@ -89,6 +90,9 @@ def step(event: ProgressEvent) -> Step:
         if event.failure:
             note = f"{event.client} failed: {event.failure.reason}"
         return Step(_asked_for(event), event.done, event.total, note)
+    if isinstance(event, SitesLooked):
+        count = len(event.accounts)
+        return Step(_ASKED_FOR["look"], count, count, f"at ε = {event.epsilon:g} each")
     if isinstance(event, Notice):
         return Step(event.text, 0, 0, "")
     raise TypeError(f"unknown progress event {event!r}")

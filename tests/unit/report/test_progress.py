@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fedaux.core.accounts import Account
 from fedaux.core.failures import Failure
 from fedaux.core.progress import (
     Notice,
@@ -12,6 +13,7 @@ from fedaux.core.progress import (
     ReplyReceived,
     RoundFinished,
     RunStarted,
+    SitesLooked,
     SweepProgress,
     WorkProgress,
 )
@@ -31,6 +33,7 @@ FULL = replace(
 # ε is rounded up
 ALL = "accuracy 0.600, 1 client, 1 failed, 1.5 effective teachers, ε 0.101"
 LOST = ReplyReceived("train", 4, "b", 0, failure=Failure("b", "gone"), done=2, total=3)
+ACCOUNT = Account(2.0, 1e-5, "replace-one", "record", 1)
 FEATURES = WorkProgress("features of cnn", 10, 20, phase="features")
 EVENTS: list[tuple[ProgressEvent, str, Step]] = [
     (
@@ -63,6 +66,11 @@ EVENTS: list[tuple[ProgressEvent, str, Step]] = [
         ReplyReceived("sums", None, "a", 10_000, done=1, total=3),
         "sums of features: 1/3, a answered",
         Step("sums of features", 1, 3, "a answered"),
+    ),
+    (
+        SitesLooked(2.0, {}, {"a": ACCOUNT, "b": ACCOUNT}),
+        "noisy counts: 2/2, at ε = 2 each",
+        Step("noisy counts", 2, 2, "at ε = 2 each"),
     ),
     (LOST, "round 4: 2/3, b failed: gone", Step("round 4", 2, 3, "b failed: gone")),
     (
@@ -139,3 +147,8 @@ def test_a_secure_sum_has_a_line_for_the_end_of_each_step() -> None:
         False,
         False,
     ]
+
+
+def test_no_kind_of_event_was_forgotten() -> None:
+    """A terminal would end the run with an error at an event that it does not know."""
+    assert set(ProgressEvent.__subclasses__()) == {type(event) for event, *_ in EVENTS}
