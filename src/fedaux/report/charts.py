@@ -128,6 +128,7 @@ class Line:
     spread: Sequence[float] = ()
     best: bool = False  # its name is bold
     offset: int = 0  # places of the horizontal axis before its first value
+    level: bool = False  # its one value is a dashed line across the whole frame
 
     @property
     def band(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -139,10 +140,18 @@ class Line:
     @property
     def curve_kind(self) -> str:
         """Classes of its curve in the style sheet."""
+        if self.level:
+            return f"level {self.tone}"
         kind = f"curve {self.tone}"
         if self.best:
             return f"{kind} best"
         return f"{kind} thin" if self.thin else kind
+
+    @property
+    def lead_kind(self) -> str:
+        """Classes of the stroke next to its name."""
+        kind = f"lead {self.tone}"
+        return f"{kind} level" if self.level else kind
 
     @property
     def name_kind(self) -> str:
@@ -189,7 +198,8 @@ class LineChart(Chart):
     lines: Sequence[Line]
     x_label: str
     y_label: str
-    # of the vertical axis; by default a round number above all values
+    # of the vertical axis; by default zero and a round number above all values
+    bottom: float | None = None
     top: float | None = None
     percent: bool = False
     x_values: Sequence[str] = ()
@@ -201,10 +211,14 @@ class LineChart(Chart):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The limits of the vertical axis, which include zero."""
+        """The limits of the vertical axis, which include zero unless `bottom` is
+        given.
+        """
         lowest = min(min(line.values) for line in self.lines)
         highest = max(float(line.band[1].max()) for line in self.lines)
         bottom = -nice(-lowest) if lowest < 0 else 0.0
+        if self.bottom is not None:
+            bottom = self.bottom
         return bottom, self.top or nice(highest)
 
     def svg(self, width: float = WIDE) -> Svg:
@@ -229,7 +243,8 @@ class LineChart(Chart):
             self._draw_names(drawing, frame)
             return drawing.sized(width, self.height)
         self._draw_legend(drawing, width)
-        legend_height = (len(self.lines) + 1) * _LEGEND_HEIGHT
+        named = [line for line in self.lines if line.label]
+        legend_height = (len(named) + 1) * _LEGEND_HEIGHT
         return drawing.sized(width, self.height + legend_height)
 
     def _draw_axes(self, drawing: Drawing, frame: _Frame) -> None:
@@ -257,8 +272,14 @@ class LineChart(Chart):
             quiet = len(self.lines) > _SHOWN_BANDS
             series.polygon(high + low[::-1], "band quiet" if quiet else "band")
         places = frame.places(line.values, line.offset)
-        series.polyline(places, line.curve_kind)
-        if "m" in line.tone or len(places) == 1:
+        if line.level:
+            y = frame.y(line.values[-1])
+            places = [(frame.x(i), y) for i in range(frame.count)]
+            series.polyline([(frame.left, y), (frame.right, y)], line.curve_kind)
+        else:
+            series.polyline(places, line.curve_kind)
+        has_markers = "m" in line.tone or len(places) == 1
+        if has_markers and not line.level:
             every = max(1, len(places) // 10)
             for x, y in places[::every]:
                 series.circle(x, y, 4, line.tone)
@@ -267,8 +288,10 @@ class LineChart(Chart):
         drawing.group(series, f"series {line.tone}")
 
     def _value_title(self, line: Line, i: int) -> str:
-        value = line.values[i]
+        value = line.values[-1] if line.level else line.values[i]
         words = f"{100 * value:.1f} %" if self.percent else f"{value:.3g}"
+        if line.level:
+            return f"{line.label}: {words}"
         place = line.offset + i
         x_value = self.x_values[place] if self.x_values else place + 1
         return f"{line.label}, {self.x_label} {x_value}: {words}"
@@ -280,8 +303,9 @@ class LineChart(Chart):
         name_places = spread_out(ends, _NAME_HEIGHT, 8.0, frame.lower)
         stop = frame.right + _LEAD - 4
         for line, end, place in zip(named, ends, name_places, strict=True):
+            last = frame.x(line.offset + len(line.values) - 1)
             lead = [
-                (frame.x(line.offset + len(line.values) - 1), end),
+                (frame.right if line.level else last, end),
                 (frame.right + 4, end),
                 (frame.right + 10, place),
                 (stop, place),
@@ -292,11 +316,12 @@ class LineChart(Chart):
     def _draw_legend(self, drawing: Drawing, width: float) -> None:
         """Below the frame, in the order in which the curves end."""
         left = _LEFT - 14
-        ranked = sorted(self.lines, key=lambda line: -line.values[-1])
+        named = [line for line in self.lines if line.label]
+        ranked = sorted(named, key=lambda line: -line.values[-1])
         for row, line in enumerate(ranked, 1):
             y = self.height + row * _LEGEND_HEIGHT
             dash = [(_LEFT - 40, y - 4), (_LEFT - 20, y - 4)]
-            drawing.polyline(dash, f"lead {line.tone}")
+            drawing.polyline(dash, line.lead_kind)
             name = shorten(line.label, width - left)
             drawing.text(left, y, name, line.name_kind)
 

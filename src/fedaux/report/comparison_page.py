@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.method_facts import protection
+from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.report.arm_tables import Cell, summary, tasks
@@ -60,6 +61,18 @@ class _Comparison:
     def ranked(self) -> list[ArmResult]:
         """The arms, best after the last round first."""
         return sorted(self.arms, key=lambda arm: -arm.mean_accuracy)
+
+    def config_of(self, arm: ArmResult) -> Config:
+        """The settings of its first run."""
+        return self.runs[arm.label][0].state.config
+
+    def is_one_exchange(self, arm: ArmResult) -> bool:
+        """Whether its head was computed once, from what all clients sent in the first
+        round. If clients send in several rounds, the head changes, and has a curve.
+        """
+        if not find_method(self.config_of(arm).method).analytic:
+            return False
+        return bool((arm.curves == arm.curves[:, :1]).all())
 
 
 def write_report(
@@ -166,10 +179,11 @@ def suggest_once(warnings: Sequence[str]) -> list[str]:
 def _tiles(comparison: _Comparison) -> list[Tile]:
     best, *others = comparison.ranked()
     words = f"{best.label}, the best after the last round"
-    tiles = [Tile(_last_accuracy(best), words)]
+    tiles = [_accuracy_tile(comparison, best, words)]
     if others:
         following = others[0]
-        tiles.append(Tile(_last_accuracy(following), f"{following.label}, the next"))
+        words = f"{following.label}, the next"
+        tiles.append(_accuracy_tile(comparison, following, words))
     runs = [run for runs in comparison.runs.values() for run in runs]
     seeds = plural(max(map(len, comparison.runs.values())), "seed")
     noun = "run" if len(runs) == 1 else "runs"
@@ -177,6 +191,16 @@ def _tiles(comparison: _Comparison) -> list[Tile]:
     total = sum(seconds(run.state) for run in runs)
     tiles.append(Tile(format_seconds(total), "in all"))
     return tiles
+
+
+def _accuracy_tile(comparison: _Comparison, arm: ArmResult, words: str) -> Tile:
+    """Its accuracy, and what of its clients is protected."""
+    protected = protection(comparison.config_of(arm))
+    if protected == "nothing":
+        words += ", unprotected"
+    else:
+        words += f". Protected: {protected}"
+    return Tile(_last_accuracy(arm), words)
 
 
 def _accuracy(comparison: _Comparison) -> Section:
@@ -190,11 +214,13 @@ def _accuracy(comparison: _Comparison) -> Section:
     rows: list[tuple[str, ...]] = []
     for arm, (label, *numbers) in zip(arms, accuracy.rows, strict=True):
         cells = [number if number == MISSING else f"{number} %" for number in numbers]
-        config = comparison.runs[arm.label][0].state.config
-        rows.append((label, *cells, str(len(arm.curves)), protection(config)))
+        protected = protection(comparison.config_of(arm))
+        rows.append((label, *cells, str(len(arm.curves)), protected))
     table = Table((*accuracy.header, "seeds", "protected"), rows, accuracy.best)
-    several_rounds = any(arm.curves.shape[1] > 1 for arm in arms)
-    figures = list(_curves(arms)) if several_rounds else [_bars(comparison)]
+    has_curves = any(
+        arm.curves.shape[1] > 1 and not comparison.is_one_exchange(arm) for arm in arms
+    )
+    figures = list(_curves(comparison)) if has_curves else [_bars(comparison)]
     return Section("accuracy", "Accuracy", comparison.verdict, figures, table)
 
 
@@ -207,19 +233,20 @@ def _bars(comparison: _Comparison) -> Figure:
     return Figure(chart, "After the last round.", file="bars")
 
 
-def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
+def _curves(comparison: _Comparison) -> Iterator[Figure]:
     """Where two settings vary, a chart for each value of the second. The method, if it
     is one, comes first.
     """
+    arms = comparison.arms
     by_label = {arm.label: arm for arm in arms}
     settings = naming_settings(arms)
     if len(settings) != 2:
-        yield _curve_figure(by_label, "curves")
+        yield _curve_figure(comparison, by_label, "curves")
         return
     curve_setting, chart_setting = settings
     values = dict.fromkeys(arm.labels[chart_setting] for arm in arms)
     if len(values) == len(arms):  # one curve each: they belong into one chart
-        yield _curve_figure(by_label, "curves")
+        yield _curve_figure(comparison, by_label, "curves")
         return
     for value in values:
         shown = {
@@ -229,10 +256,15 @@ def _curves(arms: Sequence[ArmResult]) -> Iterator[Figure]:
         }
         words = f"{chart_setting} {value.split(' = ')[-1]}"
         name = re.sub(r"[^\w.+]+", "-", words, flags=re.ASCII).strip("-")
-        yield _curve_figure(shown, f"curves-{name}", value)
+        yield _curve_figure(comparison, shown, f"curves-{name}", value)
 
 
-def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> Figure:
+def _curve_figure(
+    comparison: _Comparison,
+    arms: Mapping[str, ArmResult],
+    file: str,
+    title: str = "",
+) -> Figure:
     ranked = sorted(arms, key=lambda label: -arms[label].mean_accuracy)
     shown = set(ranked[:MAX_CURVES])
     colours = tones(list(arms))
@@ -242,11 +274,14 @@ def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> 
     for label, arm in arms.items():
         if label not in shown:
             continue
+        best = len(arms) > 1 and label == ranked[0]
+        if comparison.is_one_exchange(arm):
+            lines.append(_level_line(arm, label, colours[label], best))
+            continue
         curves = _with_start(arm)
         mean = curves.mean(axis=0).tolist()
         from_random = not label.endswith("+P") and colours[label] != "hero"
         thin = pretrained and from_random
-        best = len(arms) > 1 and label == ranked[0]
         offset = 0 if arm.starts or not has_start else 1
         line = Line(label, mean, colours[label], thin, _spread(curves), best, offset)
         lines.append(line)
@@ -255,12 +290,18 @@ def _curve_figure(arms: Mapping[str, ArmResult], file: str, title: str = "") -> 
     x_values: list[str] = []
     if has_start:
         caption += " Round 0 is the start."
-        last = max(arms[label].curves.shape[1] for label in shown)
+        last = max(line.offset + len(line.values) for line in lines) - 1
         x_values = [str(number) for number in range(last + 1)]
     chart = LineChart(
         lines, "round", "test accuracy", top=1.0, percent=True, x_values=x_values
     )
     return Figure(chart, caption, file=file, title=title)
+
+
+def _level_line(arm: ArmResult, label: str, tone: str, best: bool) -> Line:
+    """What one exchange has reached, next to the curves of methods that train."""
+    name = f"{label}, one exchange"
+    return Line(name, [arm.mean_accuracy], tone, best=best, level=True)
 
 
 def _with_start(arm: ArmResult) -> NDArray[np.float64]:
@@ -289,6 +330,8 @@ def _curve_caption(lines: Sequence[Line], arms: Iterable[ArmResult]) -> str:
         caption += "."
     if any(line.thin for line in lines):
         caption += " Thin: from random weights, thick: pre-trained on auxiliary data."
+    if any(line.level for line in lines):
+        caption += " Dashed and level: computed from one exchange, without training."
     if len(lines) < len(arms):
         caption += (
             f" The {len(lines)} best of {len(arms)} after the last round, while the "

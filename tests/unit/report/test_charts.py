@@ -103,6 +103,34 @@ def test_a_curve_rises_where_its_values_do() -> None:
     assert "kept, ε 10: 90.0 %" in titles(other)
 
 
+def test_a_level_line_is_dashed_from_edge_to_edge() -> None:
+    """One exchange is no learning curve."""
+    up = Line("up", [0.7, 0.75, 0.8])
+    level = Line("head", [0.9], "t1", level=True)
+    chart = LineChart(
+        [up, level, Line("", [0.7, 0.8])],
+        "round",
+        "y",
+        bottom=0.6,
+        top=1.0,
+        percent=True,
+    )
+    assert chart.count == 3
+    lines = list(parsed(chart.svg()).iter("polyline"))
+    (drawn,) = [line for line in lines if line.get("class") == "level t1"]
+    first, last = (pair.split(",") for pair in drawn.get("points", "").split())
+    curve = curves(chart)[0].get("points", "").split()
+    assert (first[0], last[0]) == (curve[0].split(",")[0], curve[-1].split(",")[0])
+    assert first[1] == last[1]
+    assert "head: 90.0 %" in titles(chart)
+    assert {"60 %", "100 %"} <= set(texts(chart))
+    assert "0 %" not in texts(chart)
+    # in the legend of a narrow chart, its sample is dashed, and nameless lines have none
+    narrow = list(parsed(chart.svg(90)).iter("polyline"))
+    samples = [line.get("class") for line in narrow if "lead" in line.get("class", "")]
+    assert samples == ["lead t1 level", "lead t0"]
+
+
 def test_a_band_where_there_is_a_spread_and_room_for_it() -> None:
     """Two bands are seen; of nine, only the one whose curve is pointed at."""
     plain, spread = Line("a", [0.1, 0.2]), Line("a", [0.1, 0.2], spread=[0.05, 0.05])

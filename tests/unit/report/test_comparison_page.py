@@ -180,6 +180,49 @@ def test_every_arm_is_on_the_page_and_the_best_is_bold(
     assert "mean of last 5" in text
 
 
+def test_tiles_name_what_is_protected(several: Path, tmp_path: Path) -> None:
+    """The winner was once without a word about its protection."""
+    folders = {name: several / "runs" / f"{name}-0" for name in ("fedavg", "fedaux")}
+    arms = [
+        ArmResult(name, {}, {}, (0,), (folder,), np.full((1, 2), accuracy))
+        for (name, folder), accuracy in zip(folders.items(), (0.9, 0.8), strict=True)
+    ]
+    text = write_comparison(tmp_path, "Two", arms).read_text()
+    assert "<span>fedavg, the best after the last round, unprotected</span>" in text
+    assert "fedaux, the next. Protected: scores, not models, ε = 0.1</span>" in text
+
+
+def test_one_exchange_is_a_level_line_and_not_a_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[LineChart] = []
+    monkeypatch.setattr(LineChart, "save", lambda self, *rest: drawn.append(self))
+    for method in ("ridge", "fedavg"):
+        config = replace(TINY_CONFIG, method=method)
+        finished_run(tmp_path / method, config)
+
+    def arm(name: str, method: str, curve: list[float]) -> ArmResult:
+        return ArmResult(name, {}, {}, (0,), (tmp_path / method,), np.array([curve]))
+
+    arms = [
+        arm("at once", "ridge", [0.7, 0.7]),
+        # clients send in both rounds, so the head changes
+        arm("as they come", "ridge", [0.6, 0.7]),
+        arm("trained", "fedavg", [0.7, 0.7]),
+    ]
+    page = write_comparison(tmp_path / "all", "All", arms).read_text()
+    assert [(line.label, line.level) for line in drawn[0].lines] == [
+        ("at once, one exchange", True),
+        ("as they come", False),
+        ("trained", False),
+    ]
+    assert "computed from one exchange" in page
+    # without any curve, there are bars
+    write_comparison(tmp_path / "one", "One", arms[:1])
+    assert (tmp_path / "one" / "bars.svg").is_file()
+    assert len(drawn) == 1
+
+
 def test_pretrained_methods_share_a_colour() -> None:
     found = tones(["FedAvg", "FedAvg+P", "FedDF+P", "FedAUX"])
     assert found["FedAvg"] == found["FedAvg+P"] != found["FedDF+P"]
