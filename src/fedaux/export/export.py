@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import date
 from pathlib import Path
 from typing import cast
 
@@ -142,6 +143,7 @@ def make_card(
     return {
         "format": FORMAT,
         "fedaux": __version__,
+        "created": date.today().isoformat(),
         "prototype": {"name": spec.name, "options": dict(spec.options)},
         "extractor_hash": extractor_hash,
         "hidden": config.random_features,  # of the head; 0: it is linear

@@ -31,11 +31,13 @@ from fedaux.data.table_schema import TableSchema
 from fedaux.data.tables import as_frame, from_frame
 from fedaux.export.column_effects import ColumnEffect, column_effects
 from fedaux.export.onnx_graph import to_onnx
+from fedaux.messages.declaration import Protection
 from fedaux.models import Prototype, build
 from fedaux.models.compute import place_by_settings
 from fedaux.models.encoders import TOKENIZER_OPTION, TextExtractor
 from fedaux.models.inference import predict
 from fedaux.models.registry import hidden_head
+from fedaux.privacy.accounting import round_up
 from fedaux.server.run_state import STATE_FILE
 
 if TYPE_CHECKING:
@@ -339,10 +341,47 @@ def render_page(card: Card, folder: str) -> str:
         index=index,
         method=method,
         takes=record_spec.description,
+        crosses=privacy_rows(card["privacy"]),
         split=", ".join(split),
         shown=SHOWN,
         names=METRIC_NAMES,
     )
+
+
+def privacy_rows(privacy: Card) -> list[tuple[str, ...]]:
+    """What a client sends, what protects it, and if that is noise, ε, δ, unit and
+    adjacency. What no record influences has one row.
+    """
+    no_budget = ("–", "–", "–", "–")
+    budget = no_budget
+    if privacy["epsilon"] is not None:
+        budget = (
+            round_up(privacy["epsilon"]),
+            f"{privacy['delta']:g}",
+            ", ".join(privacy.get("units", [])),
+            ", ".join(privacy.get("adjacencies", [])),
+        )
+    rows: list[tuple[str, ...]] = []
+    public: list[str] = []
+    for row in privacy["crosses"]:
+        what = row["what"]
+        match row["protection"]:
+            case Protection.PUBLIC.value:
+                public.append(what)
+            case Protection.COVERED.value:
+                if budget != no_budget:  # else nothing was released under noise
+                    rows.append((what, "noise", *budget))
+            case Protection.SUMMED.value:
+                noise = "noise, in a secure sum"
+                rows += [(covered, noise, *budget) for covered in privacy["covered"]]
+                if not privacy["weights_covered"]:
+                    rows.append((what, "a secure sum, without noise", *no_budget))
+            case _:
+                rows.append((what, "nothing", *no_budget))
+    if public:
+        reason = "no need, because no record influences it"
+        rows.append((", ".join(public), reason, *no_budget))
+    return rows
 
 
 def _spec(card: Card, folder: Path) -> PrototypeSpec:

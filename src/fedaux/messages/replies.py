@@ -56,6 +56,7 @@ SIZE = Disclosure.always(
     "number of records (people) of a client, and under add-remove the declared one",
     UNPROTECTED,
 )
+SCORES = Disclosure.always("certainty scores", COVERED)
 BUDGET = Disclosure.always("the noise and the budget behind it", PUBLIC)
 ACCOUNT = Disclosure.always("the client's account: total ε, δ, entries", PUBLIC)
 PROTOCOL = Disclosure.always(
@@ -227,7 +228,7 @@ class Release:
     unsafe: bool = answered(Flag(), BUDGET)  # seeded noise: no privacy guarantee
     account: str = answered(ACCOUNT_JSON, ACCOUNT)  # `Account` as JSON
     # {"values": int64 (k,)}
-    arrays: Arrays = answered(_released, Disclosure.always("certainty scores", COVERED))
+    arrays: Arrays = answered(_released, SCORES)
 
 
 @reply

@@ -32,7 +32,14 @@ from fedaux.messages import (
     fields_of,
 )
 from fedaux.messages.declaration import Answered
-from fedaux.messages.replies import COVERED, PUBLIC, SIDE_CHANNELS, SUMMED, UNPROTECTED
+from fedaux.messages.replies import (
+    COVERED,
+    PUBLIC,
+    SCORES,
+    SIDE_CHANNELS,
+    SUMMED,
+    UNPROTECTED,
+)
 from fedaux.privacy.accounting import round_up
 from fedaux.privacy.secure_sum import agreed_threshold
 from fedaux.privacy.units import NEIGHBOURS
@@ -43,15 +50,19 @@ def disclosures(
     sums: bool = False,
     secure: bool = False,
     looks: bool = False,
+    models: bool = True,
 ) -> list[tuple[str, str]]:
     """List what leaves a client and how it is protected, uncovered fields first.
     `sums`: whether sums are sent. `looks`: whether held-out records are counted.
+    `models`: whether models are sent.
     """
     kinds: list[type] = [Hello, Consent]
     if secure:
         kinds += [SumReply, Masked]
     else:
-        kinds += [Release, Update]
+        kinds.append(Release)
+        if models:
+            kinds.append(Update)
         if sums:
             kinds.append(Sums)
         if looks:
@@ -292,17 +303,24 @@ class Ledger:
             self._sums_open,
             self.secure is not None,
             bool(self.looked),
+            self.models,
         )
         return {
             "statement": self.statement(),
             "epsilon": self.max_epsilon if covered else None,
             "delta": self.delta if covered else None,
             "neighbours": self._neighbours(),
+            "units": sorted({account.unit for account in self._accounts}),
+            "adjacencies": sorted({account.adjacency for account in self._accounts}),
             "covered": covered,
             "not_covered": not_covered,
             "assumption": assumption,
             "crosses": [
-                {"what": what, "protection": protection} for what, protection in crosses
+                {
+                    "what": self._released if what == SCORES.what else what,
+                    "protection": protection,
+                }
+                for what, protection in crosses
             ],
             # what a run's models are made of, next to sizes
             "weights_covered": safe and not self._unprotected,

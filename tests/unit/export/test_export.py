@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,19 @@ import yaml
 
 from fedaux import Config, __version__
 from fedaux.config.sections import PrivacyConfig
+from fedaux.core.accounts import Account
 from fedaux.data.federated import open_data
 from fedaux.export.export import export_model
-from fedaux.export.model import Model
+from fedaux.export.model import Model, privacy_rows
 from fedaux.export.onnx_graph import OnnxError
 from fedaux.models import build, load_state
 from fedaux.models.inference import predict
+from fedaux.privacy.ledger import Ledger, SumAssumption
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_writer import RunWriter
 from helpers.commands import fedaux, paragraph
 from helpers.runs import finished_run, finished_state
+from helpers.samples import release
 from helpers.tiny import CNN, MLP, TINY_CONFIG
 from helpers.tiny_text import publish_encoder, write_texts
 
@@ -229,3 +233,66 @@ def test_without_the_packages_for_onnx(
     assert not (tmp_path / "out").exists()
     # all else goes without them
     assert len(export_model(result.folder, tmp_path / "out")) == 2
+
+
+def page_of(folder: Path, method: str) -> str:
+    config = replace(TINY_CONFIG, method=method)
+    run = finished_run(folder / method, config).folder
+    (model,) = export_model(run, folder / f"{method}-model")
+    return (model / "README.md").read_text(encoding="utf-8")
+
+
+def test_privacy_is_a_table_of_what_was_sent(tmp_path: Path) -> None:
+    page = page_of(tmp_path, "fedaux")
+    assert "| what a client sends | protected by | ε | δ | unit | adjacency |" in page
+    assert "| certainty scores | noise | 0.1 | 1e-05 | record | replace-one |" in page
+    assert "| local models | nothing | – | – | – | – |" in page
+    assert page.count("no record influences it") == 1
+    plain = page_of(tmp_path, "fedavg")
+    assert "| local models | nothing |" in plain
+    assert "noise |" not in plain  # nothing was released under any
+    assert "| local models |" not in page_of(tmp_path, "ridge")
+
+
+def test_in_secure_sums_the_table_says_which_sum_has_noise() -> None:
+    account = Account(0.5, 1e-5, "replace-one", "person", 1)
+    budget = ("0.5", "1e-05", "person", "replace-one")
+
+    def sums_of(models: bool) -> list[tuple[str, ...]]:
+        ledger = Ledger.of(
+            {"a": release("a")},
+            {"a": account},
+            (),
+            (),
+            models=models,
+            secure=SumAssumption(6, 5, 1),
+        )
+        rows = privacy_rows(ledger.to_dict())
+        return [row for row in rows if "secure sum" in row[1]]
+
+    noisy = ("noisy sums", "noise, in a secure sum", *budget)
+    assert sums_of(models=False) == [noisy]
+    first, second = sums_of(models=True)
+    assert first == noisy
+    assert "models" in second[0]
+    assert second[1:] == ("a secure sum, without noise", "–", "–", "–", "–")
+
+
+def test_a_page_has_its_use_date_version_and_citation(tmp_path: Path) -> None:
+    page = page_of(tmp_path, "fedaux")
+    day = card_of(tmp_path / "fedaux-model" / "mlp-0")["created"]
+    assert date.fromisoformat(day) <= date.today()
+    assert f"| exported on | {day} |" in page
+    assert f"| made with | fedaux {__version__} |" in page
+    use = page[page.index("## Intended use") : page.index("## Use")]
+    assert "Out of scope:" in use
+    # the models of FedAUX are not covered
+    assert "- Publication" in use
+    assert "does not know the licences" in page[page.index("## Licence") :]
+    root = Path(__file__).resolve().parents[3]
+    citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    (paper,) = citation["references"]
+    for title in (citation["title"], paper["title"]):
+        plain = page.replace("{", "").replace("}", "")
+        assert f"title   = {title}," in plain
+    assert "sattler2021" not in page_of(tmp_path, "fedavg")

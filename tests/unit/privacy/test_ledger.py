@@ -271,6 +271,7 @@ def test_figures_are_those_of_the_statement() -> None:
     scores = ledger(account(0.1)).to_dict()
     assert (scores["epsilon"], scores["delta"]) == (0.1, 1e-5)
     assert scores["neighbours"] == ["one record of a client exchanged for any other"]
+    assert (scores["units"], scores["adjacencies"]) == (["record"], ["replace-one"])
     assert scores["covered"] == ["certainty scores"]
     assert not scores["weights_covered"]
 
@@ -303,9 +304,9 @@ def test_sums_of_features_are_named_and_a_run_without_models_names_none() -> Non
     assert sums in ridge.statement()
     assert models not in ridge.statement()
     assert sums in ridge.to_dict()["not_covered"]
-    assert any(
-        "sums of features" in each["what"] for each in ridge.to_dict()["crosses"]
-    )
+    crosses = [each["what"] for each in ridge.to_dict()["crosses"]]
+    assert any("sums of features" in what for what in crosses)
+    assert models not in crosses
     assert (ridge.to_dict()["covered"], ridge.to_dict()["weights_covered"]) == (
         [],
         False,
