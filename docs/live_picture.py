@@ -4,8 +4,8 @@ middle of a round.
 
 import io
 import tempfile
-from pathlib import Path
 
+from drawing import DOCS, IMAGES, spoken
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
@@ -13,12 +13,12 @@ from fedaux import Config, run
 from fedaux.core.progress import ProgressEvent, ReplyReceived
 from fedaux.report.live import Live
 
-DOCS = Path(__file__).resolve().parent
+COLUMNS = 46  # of a terminal that can be read on a phone
 # Rich's own form without its buttons and without the fonts that it would fetch; with
 # words for those who hear it read.
-FORM = """<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}">
-<title>A run as it goes</title>
-<desc>A panel in a terminal: rounds and time left, accuracy and its curve, how many teachers count, ε.</desc>
+FORM = """<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}"
+viewBox="0 0 {width} {height}">
+SPOKEN
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px; }}
 {styles}
@@ -37,7 +37,9 @@ FORM = """<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width
 
 
 def main() -> None:
-    console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True)
+    console = Console(
+        record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True
+    )
     live = Live(console)
 
     def on_progress(event: ProgressEvent) -> None:
@@ -51,10 +53,18 @@ def main() -> None:
             folder,
             on_progress=on_progress,
         )
-    picture = console.export_svg(
-        title="", theme=MONOKAI, code_format=FORM, unique_id="live"
+    words = spoken(
+        "A run as it goes",
+        "A panel in a terminal: rounds and time left, accuracy and its curve, how many "
+        "teachers count, ε.",
     )
-    (DOCS / "images" / "live.svg").write_text(picture, encoding="utf-8")
+    picture = console.export_svg(
+        title="",
+        theme=MONOKAI,
+        code_format=FORM.replace("SPOKEN", words),
+        unique_id="live",
+    )
+    (IMAGES / "live.svg").write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,12 +9,25 @@ from itertools import groupby
 
 import numpy as np
 import torch
-from drawing import IMAGES, INNER, PROTECTED, SERVER, SITE, arrow, box, picture, words
+from drawing import (
+    GREY,
+    IMAGES,
+    INNER,
+    ON_SERVER,
+    ON_SITE,
+    PROTECTED,
+    SERVER,
+    SITE,
+    arrow,
+    box,
+    picture,
+    words,
+)
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-WIDTH = 520
+WIDTH = 400  # a phone shows it at 90 %, so text of 16 stays at 14 pixels
 
 # Why averaging forgets: two sites, two classes each, all of it computed below.
 
@@ -23,7 +36,7 @@ CLASS_COLOURS = ("#e0a030", "#4fa9a0", "#c06a8a", "#6f8fd0")
 SITES = ((0, 1), (2, 3))
 START = 2  # of the networks: the middle of 0, 1 and 2, which reach 60, 73 and 69 %
 SPREAD, RECORDS, SPAN, CELLS = 0.33, 60, 2.0, 40
-PANEL = 240
+PANEL = 182
 HEADLINE = 32
 SHOWN = 12  # records of each class that are drawn
 
@@ -120,14 +133,14 @@ def forgetting() -> str:
     grid = np.stack([columns.ravel(), rows.ravel()], 1).astype(np.float32)
     every = np.arange(len(y))
     panels = [
-        ("Model of site A", lambda at: logits(networks[0], at), every[parts[0]]),
-        ("Model of site B", lambda at: logits(networks[1], at), every[parts[1]]),
-        ("Their average", lambda at: logits(merged, at), every),
-        ("Weighted by data", lambda at: weighted(networks, records, at), every),
+        ("Site A", lambda at: logits(networks[0], at), every[parts[0]]),
+        ("Site B", lambda at: logits(networks[1], at), every[parts[1]]),
+        ("Average", lambda at: logits(merged, at), every),
+        ("Weighted", lambda at: weighted(networks, records, at), every),
     ]
     shapes: list[str] = []
     for number, (name, predict, shown) in enumerate(panels):
-        left = 10 + (number % 2) * (PANEL + 20)
+        left = 10 + (number % 2) * (PANEL + 16)
         top = 10 + (number // 2) * (PANEL + HEADLINE + 18)
         right = (predict(x_test).argmax(1) == y_test).mean()
         fill = PROTECTED if number == 3 else SERVER if number == 2 else SITE
@@ -144,7 +157,7 @@ def forgetting() -> str:
                 across = left + (x[place, 0] + SPAN) / (2 * SPAN) * PANEL
                 down = top + HEADLINE + (SPAN - x[place, 1]) / (2 * SPAN) * PANEL
                 shapes.append(
-                    f'<circle cx="{across:.1f}" cy="{down:.1f}" r="4.5" '
+                    f'<circle cx="{across:.1f}" cy="{down:.1f}" r="3.8" '
                     f'fill="{CLASS_COLOURS[kind]}" stroke="#fff" stroke-width="1.6"/>'
                 )
     described = (
@@ -162,47 +175,47 @@ def forgetting() -> str:
 USES = (
     (
         "1  Learn to see",
-        "All of it. The server trains a feature extractor,",
-        "and needs no label.",
+        ("All of it. The server trains a feature", "extractor, and needs no label."),
         PROTECTED,
     ),
     (
         "2  Compare",
-        "One fifth. Each client releases, with noise,",
-        "how its records differ from these.",
+        ("One fifth. Each client releases, with", "noise, how its records differ."),
         SITE,
     ),
     (
         "3  Teach",
-        "Four fifths. The clients' models label it together,",
-        "and one student learns from the labels.",
+        (
+            "Four fifths. The clients’ models label",
+            "it, and one student learns from that.",
+        ),
         PROTECTED,
     ),
 )
 
 
 def public_data() -> str:
-    shapes = [box(10, 10, WIDTH - 20, 76, SERVER), words(30, 42, "Public data", "h")]
-    shapes.append(words(30, 68, "many records, no labels"))
+    shapes = [box(10, 10, WIDTH - 20, 70, SERVER), words(24, 38, "Public data", "h")]
+    shapes.append(words(24, 64, "many records, no labels"))
     shapes.extend(
-        f'<rect x="{250 + 12 * place}" y="34" width="8" height="30" rx="2" '
+        f'<rect x="{224 + 7.7 * place:g}" y="30" width="5.5" height="30" rx="2" '
         f'fill="#fff" opacity="{0.35 + 0.03 * place:.2f}"/>'
         for place in range(20)
     )
-    for number, (name, first, second, fill) in enumerate(USES):
-        top = 106 + number * 116
-        shapes.append(arrow(f"M28 88 V{top + 51:g} H52"))
-        shapes.append(box(58, top, WIDTH - 68, 102, fill))
-        shapes.append(words(76, top + 32, name, "h"))
-        shapes.append(words(76, top + 60, first))
-        shapes.append(words(76, top + 84, second))
+    for number, (name, lines, fill) in enumerate(USES):
+        top = 96 + number * 108
+        shapes.append(arrow(f"M26 82 V{top + 48:g} H46"))
+        shapes.append(box(52, top, WIDTH - 62, 96, fill))
+        shapes.append(words(66, top + 30, name, "h"))
+        for row, line in enumerate(lines):
+            shapes.append(words(66, top + 56 + 24 * row, line))
     described = (
         "Public unlabelled data are used three times: all of them train a feature "
         "extractor at the server, one fifth is what clients compare their records "
         "with, under differential privacy, and four fifths are labelled by the "
         "clients' models together, so that one student learns from the labels."
     )
-    return picture("Three uses of public data", described, (WIDTH, 450), shapes)
+    return picture("Three uses of public data", described, (WIDTH, 418), shapes)
 
 
 # Who sees what: the same three sites under three settings.
@@ -227,7 +240,7 @@ SETTINGS = (
         "The sum is (ε, δ)-private, with less noise.",
     ),
 )
-BLOCK = 262
+BLOCK = 278
 
 
 def bars(
@@ -256,28 +269,28 @@ def sight() -> str:
         top = 10 + number * (BLOCK + 14)
         fill = (SITE, SERVER, PROTECTED)[number]
         shapes.append(box(10, top, WIDTH - 20, BLOCK, fill))
-        shapes.append(words(26, top + 28, name, "h"))
+        shapes.append(words(24, top + 28, name, "h"))
         for site, values in enumerate(NUMBERS):
-            left = 26 + site * 160
-            shapes.append(box(left, top + 42, 148, 56, INNER))
-            shapes.append(words(left + 9, top + 76, f"site {'ABC'[site]}"))
+            left = 22 + site * 120
+            shapes.append(box(left, top + 42, 112, 72, INNER))
+            shapes.append(words(left + 8, top + 62, f"site {'ABC'[site]}"))
             sent = (values, values + NOISE[site], HIDDEN[site])[number]
             colour = (plain, noisy, masked)[number]
-            shapes.extend(bars(sent, left + 66, top + 90, colour))
-            target = left + 74 if number < 2 else 260 + (site - 1) * 34
+            shapes.extend(bars(sent, left + 20, top + 108, colour))
+            target = left + 56 if number < 2 else 198 + (site - 1) * 34
             shapes.append(
-                arrow(f"M{left + 74:g} {top + 100:g} L{target:g} {top + 126:g}")
+                arrow(f"M{left + 56:g} {top + 116:g} L{target:g} {top + 142:g}")
             )
-        shapes.append(box(26, top + 130, WIDTH - 52, 64, INNER))
-        shapes.append(words(36, top + 168, "server"))
+        shapes.append(box(22, top + 146, WIDTH - 44, 64, INNER))
+        shapes.append(words(30, top + 184, "server"))
         seen = seen_by_the_server(number)
         for place, values in enumerate(seen):
-            left = 100 + place * 140 if len(seen) > 1 else 224
+            left = 92 + place * 98 if len(seen) > 1 else 190
             shapes.extend(
-                bars(values, left, top + 186, plain if number == 0 else noisy)
+                bars(values, left, top + 202, plain if number == 0 else noisy)
             )
-        shapes.append(words(26, top + 220, sees))
-        shapes.append(words(26, top + 246, protection))
+        shapes.append(words(24, top + 236, sees))
+        shapes.append(words(24, top + 262, protection))
     described = (
         "Three sites send numbers to a server. Without noise, the server sees the "
         "numbers of each site. With local noise, it sees noisy numbers of each site. In "
@@ -294,27 +307,32 @@ SITE_NAMES = ("berlin", "paris", "rome")
 
 
 def topology() -> str:
-    shapes = [box(10, 10, WIDTH - 20, 186, SERVER), words(26, 40, "Server", "h")]
-    shapes += [box(26, 54, 224, 58, "#1f4266"), words(38, 78, "superexec.sh, run.sh")]
-    shapes.append(words(38, 100, "the server's app"))
-    shapes += [box(270, 54, 224, 58, "#1f4266"), words(282, 78, "public records")]
-    shapes.append(words(282, 100, "and test records"))
-    shapes += [box(26, 124, WIDTH - 52, 58, "#1f4266"), words(38, 148, "superlink.sh")]
-    shapes.append(words(38, 170, "the only open port, TLS, keys of known sites"))
+    shapes = [box(10, 10, WIDTH - 20, 208, SERVER), words(24, 40, "Server", "h")]
+    shapes += [
+        box(22, 54, 174, 58, ON_SERVER),
+        words(32, 78, "superexec.sh, run.sh", "s"),
+    ]
+    shapes.append(words(32, 100, "the server’s app"))
+    shapes += [box(204, 54, 174, 58, ON_SERVER), words(214, 78, "public records")]
+    shapes.append(words(214, 100, "and test records"))
+    shapes += [box(22, 124, WIDTH - 44, 82, ON_SERVER), words(32, 148, "superlink.sh")]
+    shapes.append(words(32, 170, "the only open port: TLS, and keys"))
+    shapes.append(words(32, 192, "of known sites"))
     for number, name in enumerate(SITE_NAMES):
-        left = 10 + number * 170
-        shapes.append(box(left, 286, 160, 208, SITE))
-        shapes.append(words(left + 14, 316, f"Site {name}", "h"))
-        shapes += [box(left + 10, 330, 140, 38, "#5c3358")]
-        shapes.append(words(left + 20, 354, "supernode.sh"))
-        shapes += [box(left + 10, 376, 140, 60, "#5c3358")]
-        shapes.append(words(left + 20, 400, "records"))
-        shapes.append(words(left + 20, 424, "never sent"))
-        shapes += [box(left + 10, 444, 140, 38, "#5c3358")]
-        shapes.append(words(left + 20, 468, "vault: account"))
-        shapes.append(arrow(f"M{left + 80:g} 284 V202"))
-    shapes += [box(96, 222, 328, 40, "#4a5466")]
-    shapes.append(words(260, 247, "each site calls in, over TLS, with its key", "m"))
+        left = 10 + number * 130
+        shapes.append(box(left, 308, 120, 234, SITE))
+        shapes.append(words(left + 12, 338, name.capitalize(), "h"))
+        shapes += [box(left + 5, 352, 110, 38, ON_SITE)]
+        shapes.append(words(left + 11, 376, "supernode.sh", "s"))
+        shapes += [box(left + 5, 398, 110, 60, ON_SITE)]
+        shapes.append(words(left + 11, 422, "records,", "s"))
+        shapes.append(words(left + 11, 446, "never sent", "s"))
+        shapes += [box(left + 5, 466, 110, 60, ON_SITE)]
+        shapes.append(words(left + 11, 490, "vault with", "s"))
+        shapes.append(words(left + 11, 514, "the account", "s"))
+        shapes.append(arrow(f"M{left + 60:g} 306 V224"))
+    shapes += [box(30, 244, WIDTH - 60, 40, GREY)]
+    shapes.append(words(200, 269, "each site calls in, over TLS, with its key", "m"))
     described = (
         "One server and three sites. At the server, superlink.sh listens at the only "
         "open port and admits sites with known keys, superexec.sh and run.sh run the "
@@ -322,14 +340,16 @@ def topology() -> str:
         "supernode.sh, which calls the server over TLS. Its records are never sent, and "
         "its vault has the account of what was spent."
     )
-    return picture("The parts of a deployment", described, (WIDTH, 504), shapes)
+    return picture("The parts of a deployment", described, (WIDTH, 552), shapes)
 
+
+PICTURES = {
+    "forgetting": forgetting,
+    "public-data": public_data,
+    "sight": sight,
+    "topology": topology,
+}
 
 if __name__ == "__main__":
-    for name, draw in (
-        ("forgetting", forgetting),
-        ("public-data", public_data),
-        ("sight", sight),
-        ("topology", topology),
-    ):
+    for name, draw in PICTURES.items():
         (IMAGES / f"{name}.svg").write_text(draw(), encoding="utf-8")

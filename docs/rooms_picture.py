@@ -1,14 +1,13 @@
 """Draws images/rooms.svg from the imports of the package: a room stands above all rooms
-that it imports from.
+that it imports from, and names the next of them.
 """
 
 import ast
 from functools import cache
-from pathlib import Path
+from textwrap import wrap
 
-from drawing import GREY, IMAGES, PROTECTED, SERVER, arrow, box, picture, words
+from drawing import DOCS, GREY, IMAGES, PROTECTED, SERVER, box, picture, words
 
-DOCS = Path(__file__).resolve().parent
 PACKAGE = DOCS.parent / "src" / "fedaux"
 PURPOSES = {
     "cli": "commands, each a thin skin over a function",
@@ -31,13 +30,14 @@ PURPOSES = {
     "core": "errors, files, random streams, events",
 }
 MARKS = {
-    "flower": "imports flwr",
-    "deploy": "imports flwr",
+    "flower": "knows flwr",
+    "deploy": "knows flwr",
     "config": "no torch",
     "core": "no torch",
     "cli": "no torch",
 }
-WIDTH, HEIGHT, GAP, FLOOR = 980, 46, 14, 68
+WIDTH, GAP, LINE = 400, 8, 22
+LETTERS = 46  # of a line
 
 
 @cache
@@ -71,7 +71,7 @@ def floor(room: str) -> int:
 
 
 def direct(room: str) -> list[str]:
-    """Imports that do not follow from others: the arrows."""
+    """Imports that do not follow from others."""
     return sorted(
         other
         for other in imported(room)
@@ -79,71 +79,36 @@ def direct(room: str) -> list[str]:
     )
 
 
-def boxes() -> dict[str, tuple[float, float, float]]:
-    """(left, top, width) of every room; rooms of one floor stand side by side."""
-    floors: dict[int, list[str]] = {}
-    for room in PURPOSES:
-        floors.setdefault(floor(room), []).append(room)
-    places = {}
-    for number, rooms in floors.items():
-        width = (
-            (WIDTH - 20 - GAP * (len(rooms) - 1)) / len(rooms)
-            if len(rooms) > 1
-            else 560
-        )
-        left = 10 if len(rooms) > 1 else (WIDTH - width) / 2
-        for position, room in enumerate(rooms):
-            places[room] = left + position * (width + GAP), 10 + number * FLOOR, width
-    return places
-
-
-def drawn_room(room: str, left: float, top: float, width: float) -> list[str]:
+def drawn_room(room: str, top: float) -> tuple[list[str], float]:
+    """A box for a room, and where the next one begins."""
     fill = GREY
     if room in ("flower", "deploy"):
         fill = SERVER
     if room == "privacy":
         fill = PROTECTED
-    shapes = [
-        box(left, top, width, HEIGHT, fill),
-        words(left + 14, top + 20, room, "h"),
-        words(left + 14, top + 38, PURPOSES[room], "s"),
-    ]
+    lines = [PURPOSES[room]]
+    if direct(room):
+        lines += wrap(f"↓ {', '.join(direct(room))}", LETTERS)
+    height = 30 + LINE * len(lines) + 6
+    shapes = [box(10, top, WIDTH - 20, height, fill), words(24, top + 25, room, "h")]
     if room in MARKS:
-        shapes.append(words(left + width - 12, top + 18, MARKS[room], "e"))
-    return shapes
-
-
-def drawn_arrow(
-    upper: tuple[float, float, float], lower: tuple[float, float, float]
-) -> str:
-    """Straight down where the boxes face each other; past floors between them, down the
-    margin and in at the side.
-    """
-    start = upper[1] + HEIGHT
-    if lower[1] - upper[1] > FLOOR:
-        left = upper[0] + upper[2] / 2 < WIDTH / 2
-        margin, side = (
-            (110.0, lower[0] - 2) if left else (WIDTH - 110.0, lower[0] + lower[2] + 2)
-        )
-        path = f"M{margin:g} {start:g} V{lower[1] + HEIGHT / 2:g} H{side:g}"
-    else:
-        facing = max(upper[0], lower[0]) + min(upper[0] + upper[2], lower[0] + lower[2])
-        path = f"M{facing / 2:g} {start:g} V{lower[1] - 2:g}"
-    return arrow(path)
+        shapes.append(words(WIDTH - 22, top + 24, MARKS[room], "e"))
+    for number, line in enumerate(lines):
+        shapes.append(words(24, top + 47 + LINE * number, line, "s"))
+    return shapes, top + height + GAP
 
 
 def draw() -> str:
-    places = boxes()
-    order = sorted(PURPOSES, key=lambda room: (floor(room), places[room][0]))
-    arrows = [(room, other) for room in order for other in direct(room)]
+    order = sorted(PURPOSES, key=floor)
     described = "Each imports only from rooms below it: " + "; ".join(
         f"{room}: {', '.join(direct(room)) or 'nothing'}" for room in order
     )
-    height = 10 + (max(map(floor, PURPOSES)) + 1) * FLOOR - (FLOOR - HEIGHT) + 10
-    shapes = [drawn_arrow(places[room], places[other]) for room, other in arrows]
+    shapes: list[str] = []
+    top = 10.0
     for room in order:
-        shapes += drawn_room(room, *places[room])
-    size = (WIDTH, height)
+        more, top = drawn_room(room, top)
+        shapes += more
+    size = (WIDTH, top + 2)
     return picture("The rooms of fedaux", described, size, shapes, "rooms_picture.py")
 
 

@@ -2,7 +2,7 @@
 teachers' weights add? Six cases, three splits, ten rounds, ε = 1, all from one start.
 
     python -m studies.first_rounds            # runs, and goes on where it was stopped
-    python -m studies.first_rounds --table    # the tables and the picture alone
+    python -m studies.first_rounds --table    # the tables alone
 
 Every arm starts from the same private head: same split, same noise. "before" has the
 defaults of earlier versions: one epoch of distillation at 5e-5, and under a computed head
@@ -26,19 +26,11 @@ from torch import nn
 
 import fedaux
 from fedaux.config.parsing import set_key
-from fedaux.report.charts import Line, LineChart
-from fedaux.report.svg import Svg, tone
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RESULTS = REPOSITORY / "studies" / "results" / "first-rounds.json"
-PICTURE = REPOSITORY / "docs" / "images" / "first-rounds.svg"
 SEEDS = (0, 1, 2)
 ROUNDS = 10
-SPOKEN = (
-    "<title>The first rounds from a private head</title>"
-    "<desc>Test accuracy over ten rounds in six cases: the start, the defaults of "
-    "earlier versions, and those of today.</desc>"
-)
 SHOWN = (1, 2, 5, 10)
 
 Settings = dict[str, Any]  # by dotted key
@@ -354,33 +346,6 @@ def differences(curves: dict[str, list[float]], rivals: list[str]) -> str:
     return "\n".join(lines)
 
 
-def picture(curves: dict[str, list[float]]) -> Svg:
-    """A panel for each case: the start, before and now."""
-    width, height, gap = 420.0, 300.0, 34.0
-    panels: list[str] = []
-    arms = BEFORE_AND_NOW
-    known = [case for case in CASES if complete_seeds(curves, case, arms)]
-    for place, case in enumerate(known):
-        means = {arm: curves_of(curves, case, arm, arms).mean(0) for arm in arms}
-        lines = [
-            Line("start", [float(means["start"][-1])] * ROUNDS, tone(3), thin=True),
-            Line("before", list(means["before"]), tone(1)),
-            Line("now", list(means["FedAUX"]), tone(0)),
-        ]
-        chart = LineChart(
-            lines, "round", "test accuracy", top=1.0, percent=True, height=height
-        )
-        x = (place % 2) * (width + gap)
-        y = (place // 2) * (height + gap + 20) + gap
-        title = f'<text x="0" y="-12" class="title">{case}</text>'
-        panels.append(
-            f'<g transform="translate({x:.0f} {y:.0f})">{title}'
-            f"{chart.svg(width).body}</g>"
-        )
-    rows = (len(known) + 1) // 2
-    return Svg(2 * width + gap, rows * (height + gap + 20) + gap, "".join(panels))
-
-
 def write_tables(results: Path) -> None:
     curves = read(results)
     parts = [
@@ -406,9 +371,6 @@ def write_tables(results: Path) -> None:
         ]
     text = "\n\n".join(parts)
     results.with_suffix(".md").write_text(text + "\n")
-    drawing = picture(curves).standalone()
-    spoken = drawing.replace("<style>", f"{SPOKEN}<style>", 1)
-    PICTURE.write_text(spoken, encoding="utf-8")
 
 
 def main() -> None:

@@ -1,6 +1,4 @@
-"""Benchmarks, studies and picture scripts import what there is; the picture of the
-rooms is up to date.
-"""
+"""Benchmarks, studies and scripts of the site import what there is."""
 
 from __future__ import annotations
 
@@ -39,41 +37,6 @@ def imported(path: Path) -> ModuleType:
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_script_imports_what_there_is(path: Path) -> None:
     assert imported(path).__doc__ or path.name == "__init__.py"
-
-
-def test_the_picture_of_the_rooms_shows_the_imports() -> None:
-    picture = imported(ROOT / "docs" / "rooms_picture.py")
-    drawn = (ROOT / "docs" / "images" / "rooms.svg").read_text(encoding="utf-8")
-    assert drawn == picture.draw(), "run `python docs/rooms_picture.py`"
-    assert set(picture.PURPOSES) == {
-        path.parent.name for path in picture.PACKAGE.glob("*/__init__.py")
-    }
-
-
-@pytest.mark.parametrize("name", ["public-data", "sight", "topology"])
-def test_the_pictures_are_those_of_their_script(name: str) -> None:
-    pictures = imported(ROOT / "docs" / "pictures.py")
-    drawn = (pictures.IMAGES / f"{name}.svg").read_text(encoding="utf-8")
-    assert drawn == getattr(pictures, name.replace("-", "_"))(), (
-        "run `python docs/pictures.py`"
-    )
-
-
-PHONE = 358  # pixels that a picture has on a screen of 390
-
-
-@pytest.mark.parametrize("name", ["phases", "release", "round"])
-def test_the_pictures_of_phases_can_be_read_on_a_phone(name: str) -> None:
-    """They are those of their script, and no text is below 14 pixels."""
-    pictures = imported(ROOT / "docs" / "phase_pictures.py")
-    drawn = (pictures.IMAGES / f"{name}.svg").read_text(encoding="utf-8")
-    assert drawn == pictures.PICTURES[name](), "run `python docs/phase_pictures.py`"
-    (width,) = re.findall(r'^<svg .*?width="(\d+)"', drawn)
-    used = set(re.findall(r'class="(h|s|e)\b', drawn))
-    sizes = dict(re.findall(r"\.(h|s|e) \{ font-size: (\d+)px", drawn))
-    (plain,) = re.findall(r"text \{ fill: #fff; font-size: (\d+)px", drawn)
-    smallest = min(int(size) for size in [plain, *(sizes[kind] for kind in used)])
-    assert smallest * PHONE / int(width) >= 14
 
 
 def test_links_of_the_changelog_start_in_the_folder_of_its_page() -> None:
