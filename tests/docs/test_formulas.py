@@ -23,6 +23,8 @@ _spec.loader.exec_module(formulas)
         ("2^53, and e^⟨w,h⟩", "2<sup>53</sup>, and e<sup>⟨w,h⟩</sup>"),
         ("Σ_{m≥1} x", "Σ<sub>m≥1</sub> x"),
         ("p^(1/T)", "p<sup>(1/T)</sup>"),
+        ("84.1 ± 0.6 % of 5 %", "84.1\u00a0±\u00a00.6\u00a0% of 5\u00a0%"),
+        ("<code>1 ± 2</code> a ± b", "<code>1 ± 2</code> a ± b"),
         ("head_only and my_app stay", "head_only and my_app stay"),
         (
             "<code>a_b^c</code> <a href='x_y'>D_i</a>",
