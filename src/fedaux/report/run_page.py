@@ -193,12 +193,15 @@ def accuracy_chart(state: RunState) -> LineChart:
 
 
 def _accuracy_picture(state: RunState) -> Chart:
-    """Curves, or a bar for each network where there is one round: one point is no
-    curve.
+    """Curves, or a bar for each network where there is one round, or where all rounds
+    have the head of the first: one point is no curve.
     """
-    if len(state.history) > 1 or state.history[0].start:
-        return accuracy_chart(state)
     accuracies = state.history[0].accuracy
+    is_trained = not find_method(state.config.method).analytic
+    changes = any(result.accuracy != accuracies for result in state.history)
+    several_rounds = len(state.history) > 1 and (is_trained or changes)
+    if several_rounds or state.history[0].start:
+        return accuracy_chart(state)
     rows = [
         (here.readable(label), accuracy, format_percent(accuracy))
         for label, accuracy in accuracies.items()

@@ -1,6 +1,7 @@
 """One self-contained page, in which whatever others wrote is text."""
 
 import re
+from importlib.resources import files
 from pathlib import Path
 
 from fedaux.report.charts import Line, LineChart
@@ -97,3 +98,15 @@ def test_a_wide_table_scrolls_by_itself(tmp_path: Path) -> None:
     assert text.count("<table") == text.count('<div class="scroll"><table') == 1
     (rule,) = re.findall(r"\.scroll \{(.*?)\}", text)
     assert "overflow-x: auto" in rule
+
+
+def test_what_phones_change_in_tables_stands_after_what_it_changes() -> None:
+    """Before, it had no effect, and the first column was one letter wide."""
+    style = (files("fedaux.report") / "page.css").read_text("utf-8")
+    phone = style.index("table { font-size: 12px; }")
+    assert style.rindex("@media", 0, phone) == style.rindex(
+        "@media (max-width", 0, phone
+    )
+    for base in ("table { border-collapse", "th, td { padding: 4px", "td:not(:first-"):
+        assert style.index(base) < phone
+    assert "overflow-wrap: anywhere" not in style

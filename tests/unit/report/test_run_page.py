@@ -290,6 +290,22 @@ def test_one_round_without_a_start_is_a_bar(done: FinishedRun, tmp_path: Path) -
     assert "curve" not in learning
 
 
+def test_one_exchange_is_a_bar_however_many_rounds_were_asked(tmp_path: Path) -> None:
+    """Rounds that change nothing are no learning curve."""
+
+    def learning(state: RunState, name: str) -> str:
+        text = page_of(state, tmp_path / name)
+        return text[text.index('id="learning"') : text.index('id="split"')]
+
+    ridge = finished_run(tmp_path / "run", replace(TINY_CONFIG, method="ridge")).state
+    assert "rail" in learning(ridge, "same")
+    # clients that send later change the head
+    first, *others = ridge.history
+    worse = {label: accuracy / 2 for label, accuracy in first.accuracy.items()}
+    risen = replace(ridge, history=(replace(first, accuracy=worse), *others))
+    assert "curve" in learning(risen, "risen")
+
+
 def test_a_guarantee_that_promises_nothing_is_a_warning(
     result: FinishedRun, tmp_path: Path
 ) -> None:
