@@ -210,11 +210,11 @@ def show(server: Path, seconds: float) -> None:
     }
     print(
         f"\n{card['method']}, {card['rounds']} rounds, {seconds:.0f} s with servers. "
-        f"Test accuracy {right.mean():.3f}"
+        f"Test accuracy {100 * right.mean():.1f} %"
     )
     print(
-        f"balanced {np.mean(list(found.values())):.3f} "
-        f"({', '.join(f'{n} {a:.3f}' for n, a in found.items())})"
+        f"balanced {100 * np.mean(list(found.values())):.1f} % "
+        f"({', '.join(f'{n} {100 * a:.1f} %' for n, a in found.items())})"
     )
     print(
         f"Privacy: {card['privacy']['statement']}\nModel and report: {server / 'run'}"

@@ -15,5 +15,7 @@ for method in ("fedavg", "feddf", "fedaux"):
     result = run(
         Config.from_dict({**settings, "method": method}), f"runs/train-{method}"
     )
-    print(f"{method:7} {' '.join(f'{accuracy:.3f}' for accuracy in result.curve)}")
+    print(
+        f"{method:7} {' '.join(f'{100 * accuracy:.1f}' for accuracy in result.curve)} %"
+    )
 print(result.privacy)

@@ -33,6 +33,11 @@ METRIC_NAMES = {  # of `Evaluation.summary`, for readers
 }
 
 
+def format_percent(share: float) -> str:
+    """`81.3 %`, the one notation of accuracies in texts for people."""
+    return f"{100 * share:.1f} %"
+
+
 def wilson(hits: float, trials: float, z: float = Z) -> tuple[float, float]:
     """Return the Wilson (1927) interval of a share; (0, 1) without trials."""
     if trials == 0:

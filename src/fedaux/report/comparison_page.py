@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedaux.config.method_facts import protection
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
+from fedaux.core.metrics import format_percent
 from fedaux.data.federated import client_names, open_data, open_public
 from fedaux.report.arm_tables import Cell, summary, tasks
 from fedaux.report.arms import ArmResult, find_runs, group, naming_settings
@@ -38,7 +39,7 @@ from fedaux.report.statistics import (
 )
 from fedaux.report.svg import tone
 from fedaux.report.tables import MISSING, Table
-from fedaux.report.terminal import format_bytes, format_percent, format_seconds, plural
+from fedaux.report.terminal import format_bytes, format_seconds, plural
 from fedaux.server.result import FinishedRun
 from fedaux.server.run_state import RunState
 

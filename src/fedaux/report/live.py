@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedaux.core.errors import Exit
+from fedaux.core.metrics import format_percent
 from fedaux.core.progress import (
     Notice,
     OrdersSent,
@@ -65,7 +66,7 @@ class _Run:
         curve = [accuracy for accuracy in measured if accuracy is not None]
         accuracy = "not tested at the server"
         if curve:
-            accuracy = f"[bold]{curve[-1]:.3f}[/bold]  {sparkline(curve)}"
+            accuracy = f"[bold]{format_percent(curve[-1])}[/bold]  {sparkline(curve)}"
         grid.add_row("accuracy", Text.from_markup(accuracy))
         if last.effective_teachers:
             count = last.teachers or len(last.client_metrics)
@@ -78,7 +79,8 @@ class _Run:
         if balanced is not None:
             majority = last.mean_metric("majority")
             words = (
-                f"{balanced:.3f}, while the commonest class has accuracy {majority:.3f}"
+                f"{format_percent(balanced)}, while the commonest class has accuracy "
+                f"{format_percent(majority)}"
             )
             grid.add_row("balanced", Text(words))
 
@@ -162,7 +164,7 @@ class Live:
     def _end_run(self, event: SweepProgress) -> None:
         self.bars.remove_run(event.ended)
         self._running.pop(event.ended, None)
-        outcome = "failed" if event.accuracy is None else f"{event.accuracy:.3f}"
+        outcome = "failed" if event.accuracy is None else format_percent(event.accuracy)
         self._finished.append((event.ended, outcome))
 
     def _print(self, event: ProgressEvent, bar: Task) -> None:

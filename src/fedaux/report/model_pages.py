@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedaux.core.binary_metrics import Calibration
-from fedaux.core.metrics import METRIC_NAMES, Evaluation
+from fedaux.core.metrics import METRIC_NAMES, Evaluation, format_percent
 from fedaux.report.charts import Bars, Heat, Line, LineChart
 from fedaux.report.page import Figure, Section, Tile, write_page
 from fedaux.report.tables import Table
-from fedaux.report.terminal import format_percent
 
 if TYPE_CHECKING:
     from fedaux.export.evaluation import ModelEvaluation

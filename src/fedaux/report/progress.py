@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fedaux.core import here
+from fedaux.core.metrics import format_percent
 from fedaux.core.progress import (
     Notice,
     OrdersSent,
@@ -107,7 +108,7 @@ def _sweep_note(event: SweepProgress) -> str:
         return ""
     if event.accuracy is None:
         return f"{event.ended}: failed"
-    return f"{event.ended}: accuracy {event.accuracy:.3f}"
+    return f"{event.ended}: accuracy {format_percent(event.accuracy)}"
 
 
 def _round_note(result: RoundResult) -> str:
@@ -116,13 +117,13 @@ def _round_note(result: RoundResult) -> str:
 
     notes = ["not tested at the server"]
     if result.mean_accuracy is not None:
-        notes = [f"accuracy {result.mean_accuracy:.3f}"]
+        notes = [f"accuracy {format_percent(result.mean_accuracy)}"]
     start = result.mean_start
     if start is not None:
-        notes.append(f"before it {start:.3f}")
+        notes.append(f"before it {format_percent(start)}")
     balanced = result.mean_metric("balanced_accuracy")
     if balanced is not None:
-        notes.append(f"balanced {balanced:.3f}")
+        notes.append(f"balanced {format_percent(balanced)}")
     notes.append(plural(len(result.client_metrics), "client"))
     if result.failures:
         notes.append(f"{len(result.failures)} failed")

@@ -16,7 +16,7 @@ from fedaux.config.schema import Config
 from fedaux.config.toml import to_commented_toml, to_complete_toml
 from fedaux.core import here
 from fedaux.core.binary_metrics import Calibration
-from fedaux.core.metrics import METRIC_NAMES, Evaluation
+from fedaux.core.metrics import METRIC_NAMES, Evaluation, format_percent
 from fedaux.core.results import ClientMetrics, RoundResult
 from fedaux.privacy.accounting import round_up
 from fedaux.report.charts import Bars, Bubbles, Chart, Line, LineChart
@@ -37,7 +37,7 @@ from fedaux.report.reported_run import (
 )
 from fedaux.report.svg import tone
 from fedaux.report.tables import MISSING, Table
-from fedaux.report.terminal import format_bytes, format_percent, format_seconds, plural
+from fedaux.report.terminal import format_bytes, format_seconds, plural
 from fedaux.server.run_state import RunState, StateError
 from fedaux.server.site_figures import (
     SiteFigures,

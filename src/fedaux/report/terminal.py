@@ -71,11 +71,6 @@ def format_seconds(seconds: float) -> str:
     return f"{minutes}:{rest:02}"
 
 
-def format_percent(share: float) -> str:
-    """`81.3 %`."""
-    return f"{100 * share:.1f} %"
-
-
 def format_bytes(count: float) -> str:
     """`840 kB`, `12.3 MB`, `4.56 GB`."""
     if count < 1e6:

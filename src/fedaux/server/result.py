@@ -18,7 +18,7 @@ from fedaux.config.distillation import DISTILL_STEPS
 from fedaux.config.methods import find_method
 from fedaux.config.schema import Config
 from fedaux.core.binary_metrics import Calibration
-from fedaux.core.metrics import Evaluation
+from fedaux.core.metrics import Evaluation, format_percent
 from fedaux.core.results import RoundResult
 from fedaux.data.federated import class_names
 from fedaux.privacy.accounting import weak_guarantees
@@ -94,9 +94,9 @@ def fall_warning(history: Sequence[RoundResult]) -> str:
         accuracy = result.mean_accuracy
         if accuracy is not None and accuracy < start - FALL:
             return (
-                f"Round {result.round} has accuracy {accuracy:.3f}, below "
-                f"the {start:.3f} of the model that round 1 started from: training or "
-                "distillation undoes what it had."
+                f"Round {result.round} has accuracy {format_percent(accuracy)}, "
+                f"below the {format_percent(start)} of the model that round 1 started "
+                "from: training or distillation undoes what it had."
             )
     return ""
 
@@ -231,7 +231,7 @@ class FinishedRun:
         if self.accuracy is None:
             return "not tested"
         measured = "" if self.curve else " at the sites"
-        return f"accuracy {self.accuracy:.3f}{measured}"
+        return f"accuracy {format_percent(self.accuracy)}{measured}"
 
     @cached_property
     def site_figures(self) -> list[SiteFigures]:

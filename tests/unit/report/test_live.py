@@ -53,7 +53,7 @@ def test_plain_lines_without_a_terminal() -> None:
         "releases: 0/2, 0.01 MB sent",
         "releases: 2/2, b answered",
         "a site has come",
-        "round 1/2: accuracy 0.500, 1 client",
+        "round 1/2: accuracy 50.0 %, 1 client",
     ]
 
 
@@ -86,7 +86,7 @@ def test_a_resumed_run_shows_what_came_before() -> None:
     live.on_progress(
         RoundFinished(replace(RESULT, round=2, accuracy={"mlp": 0.9}), 2, "")
     )
-    assert "0.900  ▅█" in shown(live)
+    assert "90.0 %  ▅█" in shown(live)
 
 
 def test_finished_runs_of_a_sweep_stay_in_sight() -> None:
@@ -103,7 +103,11 @@ def test_finished_runs_of_a_sweep_stay_in_sight() -> None:
         assert f"│ {name} " not in shown(live)
     live.on_progress(SweepProgress(3, 3, "FedAUX"))
     lines = [line.split() for line in shown(live).splitlines()]
-    assert lines[:3] == [["FedAvg", "0.500"], ["FedDF", "0.500"], ["FedAUX", "failed"]]
+    assert lines[:3] == [
+        ["FedAvg", "50.0", "%"],
+        ["FedDF", "50.0", "%"],
+        ["FedAUX", "failed"],
+    ]
     assert "3/3" in shown(live)
     assert "extractor" not in shown(live)
 
@@ -120,7 +124,7 @@ def test_runs_at_the_same_time_keep_their_figures_apart() -> None:
     )
     assert "▁" not in shown(live)  # a curve is shown of one run only
     live.on_progress(SweepProgress(1, 2, "FedDF", 0.1))
-    assert "0.900  █ " in shown(live)
+    assert "90.0 %  █ " in shown(live)
 
 
 def test_before_anything_is_heard_the_panel_says_so_and_counts_the_seconds() -> None:
@@ -203,7 +207,7 @@ def test_a_collapsed_model_is_a_warning_in_the_panel() -> None:
     live.on_progress(
         RoundFinished(result, 2, "", "the model does not beat always answering '3'")
     )
-    assert "0.250, while the commonest class has accuracy 0.500" in shown(live)
+    assert "25.0 %, while the commonest class has accuracy 50.0 %" in shown(live)
     assert "does not beat always answering '3'" in shown(live)
     live.on_progress(RoundFinished(replace(result, round=2), 2, "", ""))
     assert "does not beat" not in shown(live)

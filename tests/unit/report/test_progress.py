@@ -31,7 +31,7 @@ FULL = replace(
     RESULT, failures=(Failure("b", "gone"),), effective_teachers=1.5, epsilon=0.10001
 )
 # ε is rounded up
-ALL = "accuracy 0.600, 1 client, 1 failed, 1.5 effective teachers, ε 0.101"
+ALL = "accuracy 60.0 %, 1 client, 1 failed, 1.5 effective teachers, ε 0.101"
 LOST = ReplyReceived("train", 4, "b", 0, failure=Failure("b", "gone"), done=2, total=3)
 ACCOUNT = Account(2.0, 1e-5, "replace-one", "record", 1)
 FEATURES = WorkProgress("features of cnn", 10, 20, phase="features")
@@ -82,8 +82,8 @@ EVENTS: list[tuple[ProgressEvent, str, Step]] = [
     (SweepProgress(0, 4), "runs: 0/4", Step("runs", 0, 4, "")),
     (
         SweepProgress(1, 4, "FedDF", 0.25),
-        "runs: 1/4, FedDF: accuracy 0.250",
-        Step("runs", 1, 4, "FedDF: accuracy 0.250"),
+        "runs: 1/4, FedDF: accuracy 25.0 %",
+        Step("runs", 1, 4, "FedDF: accuracy 25.0 %"),
     ),
     (
         SweepProgress(2, 4, "FedBE"),

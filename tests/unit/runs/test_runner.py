@@ -207,7 +207,7 @@ def test_without_a_terminal_a_run_in_python_says_how_far_it_is(
         report(RoundFinished(ROUND, 2, ""))
     found = capsys.readouterr()
     assert found.out == ""
-    assert found.err.startswith("round 1/2: accuracy 0.500")
+    assert found.err.startswith("round 1/2: accuracy 50.0 %")
 
 
 def test_a_run_of_python_has_a_report_and_its_history_is_a_table(
