@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fedaux.data.records import Corpus as Corpus
     from fedaux.data.records import Records as Records
     from fedaux.data.sources import open_source as open_source
+    from fedaux.data.tables import from_frame as from_frame
     from fedaux.export.classifier import Classifier as Classifier
     from fedaux.export.column_effects import ColumnEffect as ColumnEffect
     from fedaux.export.evaluation import evaluate_model as evaluate_model
@@ -156,6 +157,7 @@ _HOMES = {
     "compare": "sweeps.compare",
     "evaluate_model": "export.evaluation",
     "export_model": "export.export",
+    "from_frame": "data.tables",
     "from_huggingface": "data.adapters",
     "from_torch": "data.adapters",
     "make_callbacks": "runs.callbacks",

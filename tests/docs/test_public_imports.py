@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,36 @@ def test_a_private_import_would_be_found() -> None:
         "fedaux.nothing",
         "fedaux.cli",
     ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_path_into_the_package_is_public_or_marked(page: Path) -> None:
+    """`fedaux.run` is public; for a module that may move, the line says so."""
+    unmarked = [
+        line[:80]
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if not line.startswith(":::") and private_paths(line) and "internal" not in line
+    ]
+    assert unmarked == []
+
+
+def private_paths(line: str) -> list[str]:
+    """What a line of a page names below the package that is not public."""
+    named = re.findall(
+        r"\bfedaux\.([a-z]\w*)(?:\.(\w+))?", re.sub(r"]\(.*?\)", "", line)
+    )
+    return [
+        f"{first}.{second}"
+        for first, second in named
+        if second
+        and first not in {*PUBLIC["fedaux"], "toml", "md"}
+        and not (first == "flower" and second in {*PUBLIC["fedaux.flower"], "__all__"})
+    ]
+
+
+def test_a_private_path_would_be_found() -> None:
+    assert private_paths("call `fedaux.data.tables.from_frame(x)`") == ["data.tables"]
+    assert private_paths("call `fedaux.run(x)` and `fedaux.flower.FedAUX`") == []
 
 
 def documented() -> set[str]:
