@@ -172,7 +172,7 @@ CASES = [
          ["method=fedavg", "prototypes=mine:trained"]),
     Case("own weights, FedProx", RUN, Exit.SETTINGS, "FedProx starts from random ones",
          ["method=fedprox", "prototypes=mine:trained"]),
-    Case("init with half of the data", "init images new --data scans", Exit.USAGE, "--data and --public go together"),
+    Case("init with half of the data", "init images new --data scans", Exit.USAGE, "--data and --public together"),
     Case("init of texts with images", "init text new --data scans --public copies", Exit.USAGE,
          "with `fedaux init images`"),
     Case("init with nothing there", "init images new --data nowhere --public copies", Exit.DATA, "nowhere is missing"),

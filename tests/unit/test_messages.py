@@ -9,6 +9,7 @@ import fedaux
 
 PACKAGE = Path(fedaux.__file__).parent
 BASE = "FedauxError"
+OF_TYPER = ("BadParameter", "UsageError")  # which add the usage of the command
 
 # what a reader can do, as the first word of a sentence
 DO = (
@@ -81,9 +82,12 @@ def messages() -> Iterator[tuple[str, str | None, str]]:
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
-            name = getattr(node.func, "id", "")
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
             position = {"require": 1}.get(name, 0)
-            if name not in {*classes, "require"} or len(node.args) <= position:
+            if (
+                name not in {*classes, "require", *OF_TYPER}
+                or len(node.args) <= position
+            ):
                 continue
             message = node.args[position]
             yield f"{file}:{node.lineno}", template(message), ast.unparse(message)

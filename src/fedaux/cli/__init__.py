@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     epilog=examples(
-        "fedaux demo                          # the first result, in about two minutes",
+        "fedaux demo                          # the first result, in a minute or two",
         "fedaux init images                   # a config to start from",
         "fedaux run images.toml               # a run, with a report",
         "fedaux compare images.toml --jobs 2  # nine methods, three seeds",

@@ -69,7 +69,8 @@ class CommandWithSettings(TyperCommand):
             if not key:
                 raise
             raise click.UsageError(
-                f"{error.option_name} is no option but a setting: --set {key}=VALUE",
+                f"Cannot use the option {error.option_name}: it is a setting. Write "
+                f"--set {key}=VALUE.",
                 ctx,
             ) from error
 

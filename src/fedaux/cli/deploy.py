@@ -198,7 +198,7 @@ def add(
     else:
         note = (
             f"It makes its key with `fedaux deploy key {name}` and sends key.pub, "
-            f"which `fedaux deploy rotate-key {folder} {name} --key key.pub` lets in"
+            f"which `fedaux deploy rotate-key {folder} {name} --key key.pub` authorizes"
         )
     result = {
         "site": name,
@@ -213,8 +213,8 @@ def add(
     epilog=examples("fedaux deploy register hospitals     # as server/register.sh does")
 )
 def register(folder: WatchedFolder = Path(), as_json: Json = False) -> None:
-    """Let in the sites whose public keys are in server/keys. One name has one key: any
-    other is shut out.
+    """Authorize the sites whose public keys are in server/keys. Each name has one key,
+    and any other key is revoked.
     """
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.membership import register_keys

@@ -79,8 +79,8 @@ def status(
     run: RunHome = None,
     as_json: Json = False,
 ) -> None:
-    """Show what the run and its sites are doing. Ends with 1 if a run makes no
-    progress, or anyone is not there.
+    """Show what the run and its sites are doing. Exits with code 1 if the run is
+    stuck or a site is offline.
     """
     from fedaux.deploy.status import status_panel, watch
 
@@ -212,8 +212,8 @@ def write_off(
     ],
     as_json: Json = False,
 ) -> None:
-    """For an owner whose newest vault is lost for good: what is missing counts as all
-    that was left of the budget.
+    """For an owner whose newest vault is lost: the missing entries count as the whole
+    rest of the budget.
 
     The site answers again what it has stored. Anything new under noise is refused until
     its owner raises privacy.epsilon_total.

@@ -11,6 +11,7 @@ from click import Choice as Choices
 from rich.markup import escape
 
 from fedaux.cli.common import Json, examples, print_result
+from fedaux.core.errors import ArgumentError
 
 if TYPE_CHECKING:
     from fedaux.data.choices import Choice
@@ -106,9 +107,10 @@ def init(
     contents: dict[str, str] = {}
     lines = []
     if kind != "table" and (label or site):
-        raise typer.BadParameter(
-            "these are columns: `fedaux init table` takes them",
-            param_hint="--label" if label else "--site",
+        option = "--label" if label else "--site"
+        raise ArgumentError(
+            f"Cannot use {option}: it names a column, and only tables have columns. "
+            "Use it with `fedaux init table`."
         )
     if kind == "table" and (data is not None or label or site):
         proposal = _propose_table(folder, data, public, label, site, clients)
@@ -142,9 +144,10 @@ def _propose_table(
 ) -> TableProposal:
     """A schema and settings from a table."""
     if data is None or not label:
-        raise typer.BadParameter(
-            "--data and --label go together: the file, and its column of the class",
-            param_hint="--data" if data is None else "--label",
+        absent = "--data FILE" if data is None else "--label COLUMN"
+        raise ArgumentError(
+            "Cannot propose a schema: it needs a file and the column of the class. "
+            f"Add {absent}."
         )
     from fedaux.config.sections import AuxConfig, DataConfig
     from fedaux.data.overlap import refuse_same_source
@@ -174,12 +177,10 @@ def _choices(
     if data is None and public is None:
         return []
     if kind not in ("head", "images") or data is None or public is None:
-        raise typer.BadParameter(
-            (
-                "--data and --public go together, and with `fedaux init images` or "
-                "`fedaux init head`"
-            ),
-            param_hint="--data",
+        raise ArgumentError(
+            "Cannot choose settings: they follow from private and public images. Use "
+            "--data and --public together, with `fedaux init images` or `fedaux init "
+            "head`."
         )
     from fedaux.config.sections import AuxConfig, DataConfig
     from fedaux.data.choices import choose_for_images
@@ -210,7 +211,10 @@ def _folders(data: Path, answer: str) -> str:
 
     sites = possible_sites(data)
     if answer and answer not in ("sites", "classes"):
-        raise typer.BadParameter("sites or classes", param_hint="--folders")
+        raise ArgumentError(
+            f"Cannot use --folders {answer}: the folders are sites or classes. Use "
+            "--folders sites or --folders classes."
+        )
     if answer or not sites:
         return answer
     names = ", ".join(list(sites)[:5])
@@ -218,12 +222,12 @@ def _folders(data: Path, answer: str) -> str:
         names += ", …"
     shared: set[str] = set().union(*sites.values())
     inner = ", ".join(sorted(shared)[:5])
+    if not sys.stdin.isatty():
+        raise ArgumentError(
+            f"Cannot read {data}: {names} may be sites or classes, and they share the "
+            f"sub-folders {inner}. Add --folders sites or --folders classes."
+        )
     question = (
         f"{data}: are {names} sites or classes? They share the sub-folders {inner}"
     )
-    if not sys.stdin.isatty():
-        raise typer.BadParameter(
-            f"{question}. Add --folders sites or --folders classes.",
-            param_hint="--folders",
-        )
     return str(typer.prompt(question, type=Choices(["sites", "classes"])))

@@ -73,6 +73,7 @@ def export(
 
     work = "exporting, with a graph for ONNX Runtime" if onnx else "exporting"
     with busy(console_for(as_json), work):
+        from fedaux.core.metrics import format_percent
         from fedaux.export.export import export_model as export_run
         from fedaux.export.model import read_card
 
@@ -87,9 +88,9 @@ def export(
         metrics = card["metrics"]
         line = f"{folder}: not tested at the server"
         if "accuracy" in metrics:
-            accuracy = metrics["accuracy"]
+            accuracy = format_percent(metrics["accuracy"])
             count = metrics["test_records"]
-            line = f"{folder}: accuracy {accuracy:.3f} on {count} test records"
+            line = f"{folder}: accuracy {accuracy} on {count} test records"
         console.print(line, markup=False, soft_wrap=True)
         if metrics["warning"]:
             _print_warning(console, metrics["warning"])
@@ -372,24 +373,24 @@ def _own_columns(
     model: Model, inputs: Sequence[Path], out: Path | None
 ) -> dict[str, list[str]]:
     """All columns of the tables to classify, one after the other."""
+    from fedaux.core.errors import ArgumentError
     from fedaux.data.table_files import all_columns
 
     if model.schema is None:
-        raise typer.BadParameter(
-            "this is not the model of a table", param_hint="--keep"
+        raise ArgumentError(
+            "Cannot use --keep: only the model of a table has columns. Leave it out."
         )
     if out is None:
-        raise typer.BadParameter(
-            "it needs --out, the file to write", param_hint="--keep"
+        raise ArgumentError(
+            "Cannot use --keep: there is no file to write. Add --out FILE."
         )
     columns: dict[str, list[str]] = {}
     for path in inputs:
         found = all_columns(path, model.schema.header)
         if columns and list(found) != list(columns):
-            raise typer.BadParameter(
-                f"{path} has other columns than {inputs[0]}. Classify the files one by "
-                "one",
-                param_hint="--keep",
+            raise ArgumentError(
+                f"Cannot use --keep: {path} and {inputs[0]} have different columns. "
+                "Run `fedaux predict` for each file."
             )
         for name, values in found.items():
             columns.setdefault(name, []).extend(values)

@@ -18,7 +18,7 @@ from fedaux.cli.common import (
     print_json,
     with_local_modules,
 )
-from fedaux.core.errors import Exit
+from fedaux.core.errors import ArgumentError, Exit
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -71,7 +71,10 @@ def report(
         _site_report(vault, delta, as_json)
         return
     if folder is None or vault is not None:
-        raise typer.BadParameter("name the folder of a run, or at a site its --vault")
+        raise ArgumentError(
+            "Cannot show a report: it needs either a run or a vault. Name the folder "
+            "of a run, or use --vault FOLDER at a site."
+        )
     from fedaux.report.terminal import results_table
     from fedaux.server.run_state import RunState
 
@@ -327,9 +330,10 @@ def audit(
 ) -> None:
     """Attack the settings of your site, with records that are made up."""
     if site is None:
-        raise typer.BadParameter(
-            "name the settings of your site: --site site.toml. The attacks on the "
-            "package itself are among its tests (docs/proofs.md)."
+        raise ArgumentError(
+            "Cannot attack: no site is named. Add --site site.toml with the settings "
+            "of your site. Attacks on the package itself are among its tests "
+            "(docs/proofs.md)."
         )
     from fedaux.audit.run import audit_site
     from fedaux.config.schema import Config

@@ -183,8 +183,8 @@ def prepare(
     threads: Annotated[int, typer.Option(min=1, help="Threads for PyTorch.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Pre-train the extractors of a run on its auxiliary data. Started again, it
-    continues after the last epoch.
+    """Pre-train the extractors of a run on its auxiliary data. You can start it again
+    to continue after the last epoch.
     """
     from fedaux.config.schema import Config
 
@@ -297,13 +297,13 @@ def _run(
 
 def _beside(last: RoundResult) -> str:
     """The figures that belong next to an accuracy, and the baseline."""
-    from fedaux.core.metrics import METRIC_NAMES
+    from fedaux.core.metrics import METRIC_NAMES, format_percent
 
     figures = []
     for key, name in METRIC_NAMES.items():
         value = last.mean_metric(key)
         if value is not None:
-            figures.append(f"{name} {value:.3f}")
+            figures.append(f"{name} {format_percent(value)}")
     return "  " + ", ".join(figures)
 
 
@@ -312,6 +312,7 @@ def show_run(
 ) -> None:
     """The result in a paragraph or as JSON, after writing the report."""
     from fedaux.config.methods import find_method
+    from fedaux.core.metrics import format_percent
     from fedaux.report.busy import busy
     from fedaux.report.run_page import write_run_report
     from fedaux.report.terminal import plural, print_sentences, sparkline
@@ -332,7 +333,7 @@ def show_run(
     console.print(f"\n[bold]{label}[/bold] after {rounds}: {accuracy}  {curve}")
     if len(result.accuracies) > 1:
         for prototype, value in result.accuracies.items():
-            console.print(f"  {escape(prototype)}: {value:.3f}")
+            console.print(f"  {escape(prototype)}: {format_percent(value)}")
     if result.curve:
         print_sentences(console, _beside(last))
     site_test = result.state.site_test

@@ -70,8 +70,8 @@ app = typer.Typer()
 @app.command(
     epilog=examples(
         (
-            "fedaux demo                  # six methods, each tuned, one seed, about "
-            "two minutes"
+            "fedaux demo                  # six methods, each tuned, one seed, a minute "
+            "or two"
         ),
         "fedaux demo --seeds 5",
     )
@@ -157,7 +157,7 @@ def compare(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Run several methods on the same data and splits. Started again, it continues."""
+    """Run several methods on the same data and splits. Start it again to continue."""
     from fedaux.config.methods import PAPER_METHODS
     from fedaux.config.schema import Config
     from fedaux.report.terminal import plural
@@ -201,8 +201,8 @@ def sweep(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Run every combination of some settings, over seeds. Started again, it
-    continues.
+    """Run every combination of some settings, over seeds. Start it again to
+    continue.
     """
     from fedaux.sweeps.grid import Sweep
 

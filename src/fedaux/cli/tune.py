@@ -64,8 +64,8 @@ def tune(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Tune every method with the same number of runs, on validation data. Started
-    again, it continues.
+    """Tune every method with the same number of runs, on validation data. Start
+    it again to continue.
     """
     with loading(console_for(as_json)):
         from fedaux.sweeps.method_settings import WINNERS

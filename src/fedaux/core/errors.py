@@ -43,6 +43,12 @@ class FedauxError(Exception):
     code = Exit.DATA
 
 
+class ArgumentError(FedauxError, ValueError):
+    """Arguments or options of a command that do not fit together."""
+
+    code = Exit.USAGE
+
+
 class UnknownNameError(FedauxError, ValueError):
     """A name that is not among the allowed ones."""
 

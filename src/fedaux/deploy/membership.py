@@ -40,7 +40,7 @@ def add_site(
     """Write a site's folder, without a key, and make it a member; return whether its
     key is registered.
 
-    A site makes its own key. Without `public_key` it is let in later, by `rotate_key`.
+    A site makes its own key. Without `public_key` `rotate_key` authorizes it later.
     """
     folder = _deployment(folder)
     FederationConfig(sites=(name,))  # validates the name

@@ -163,7 +163,7 @@ class BudgetStore:
         """Enter the entries that are missing from `known_entries`, at the cost of the
         remaining budget; count them.
 
-        This is for an owner whose newest vault is lost for good. The server knows how
+        This is for an owner whose newest vault is lost. The server knows how
         many entries there were, but not what they cost. With the existing entries they
         cost at most the owner's ε: more would have been refused.
         """

@@ -34,7 +34,7 @@ def test_folders_to_choose_from_come_in_pairs_and_with_images(
     words: tuple[str, ...],
 ) -> None:
     assert fedaux(monkeypatch, "init", *words) == 2
-    assert "go together" in capsys.readouterr().err
+    assert "--data and --public together" in capsys.readouterr().err
     assert not (place / f"{words[0]}.toml").exists()
 
 
@@ -144,8 +144,8 @@ def test_public_records_of_a_table_decide_on_its_schema(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("table", "--data", "registry.csv"), "--data and --label go together"),
-        (("table", "--label", "diagnosis"), "--data and --label go together"),
+        (("table", "--data", "registry.csv"), "Add --label COLUMN"),
+        (("table", "--label", "diagnosis"), "Add --data FILE"),
         (("images", "--label", "diagnosis"), "fedaux init table"),
     ],
 )
@@ -179,7 +179,7 @@ def test_folders_that_may_be_sites_or_classes_are_asked_about(
     words = ("init", "images", "--data", "sites", "--public", "public")
     assert fedaux(monkeypatch, *words) == 2
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert "are oslo, rome sites or classes?" in said
+    assert "oslo, rome may be sites or classes" in said
     assert "--folders sites" in said
     assert not (place / "images.toml").exists()
     assert fedaux(monkeypatch, *words, "--folders", "sites") == 0
