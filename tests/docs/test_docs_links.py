@@ -29,6 +29,13 @@ TEXT_FILES = sorted(
     }
 )
 
+DOCS = ROOT / "docs"
+SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+# a regular expression of the paths that `exclude_docs` names
+OFF_THE_SITE = "|".join(
+    re.escape(path) for path in re.findall(r"^  /(\S+)$", SITE, flags=re.MULTILINE)
+)
+
 _FENCED = re.compile(r"^ *```.*?^ *```", flags=re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+(?:\([^()]*\))?)[^)]*\)")
 _AUTOLINK = re.compile(r"<(https?:[^>]+)>")
@@ -128,14 +135,25 @@ def test_drawings_stand_alone_and_can_be_read_aloud(drawing: Path) -> None:
     assert "href" not in drawing.read_text(encoding="utf-8")
 
 
-def test_every_page_is_in_the_site() -> None:
-    listed = re.findall(
-        r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    )
-    assert {
-        str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")
-    } <= set(listed)
+def test_every_page_is_in_the_site_or_kept_off_it() -> None:
+    """Decisions, architecture and texts for other projects stay in the repository."""
+    listed = re.findall(r"(?<=: )[\w/-]+\.md", SITE)
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.glob("**/*.md")}
+    kept_off = {page for page in pages if re.match(OFF_THE_SITE, page)}
+    assert pages - kept_off == set(listed)
     assert len(listed) == len(set(listed))
+    assert {"design.md", "adr/0001-flower.md", "upstream/README.md"} <= kept_off
+
+
+def test_no_page_of_the_site_links_to_one_that_is_kept_off_it() -> None:
+    found = [
+        f"{page.name}: {target}"
+        for page in DOCS.glob("*.md")
+        if not re.match(OFF_THE_SITE, page.name)
+        for target in links(page)
+        if re.match(OFF_THE_SITE, target)
+    ]
+    assert found == []
 
 
 def test_the_checks_can_fail(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from fedaux.core.errors import Exit
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 REFERENCE = "\n".join(
     page.read_text(encoding="utf-8")
     for page in (ROOT / "docs" / "api.md", *sorted(ROOT.glob("docs/api/*.md")))
@@ -50,7 +51,7 @@ def test_exit_codes_are_those_of_the_program() -> None:
     listed = {
         name: int(code)
         for code, name in re.findall(
-            r"^\| (\d+) \| `(\w+)` \|", COMMANDS, flags=re.MULTILINE
+            r"^\| (\d+) \| `(\w+)` \|", ERRORS, flags=re.MULTILINE
         )
     }
     assert listed == {code.name: code.value for code in Exit}
