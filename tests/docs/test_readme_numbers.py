@@ -91,8 +91,7 @@ def networks() -> list[str]:
     assert len(ahead) == FEWEST_SEEDS
     half = t_of_three * np.std(ahead, ddof=1) / np.sqrt(len(ahead))
     return [
-        "rounds 1 to 30 have a mean accuracy of "
-        f"{spread(means['FedAUX'])} % with FedAUX",
+        f"mean accuracy of rounds 1 to 30 is {spread(means['FedAUX'])} % with FedAUX",
         f"{spread(means['SCAFFOLD'])} % with SCAFFOLD",
         f"difference {100 * ahead.mean():.1f} ± {100 * half:.1f}, 95 % interval",
     ]
@@ -107,7 +106,7 @@ def architectures() -> list[str]:
     )
     return [
         f"FedAUX reaches {first['FedAUX']} % after one round",
-        f"averages per architecture {first['FedAvg+P']} %",
+        f"averaging per architecture reaches {first['FedAvg+P']} %",
     ]
 
 
@@ -136,8 +135,8 @@ def hospitals() -> list[str]:
         for arm in ("secure, ε = 1", "pooled logistic regression")
     ]
     return [
-        f"{found[0]} % at four hospitals, ε = 1",
-        f"pooled logistic regression {found[1]} %",
+        f"{found[0]} % at four hospitals (ε = 1)",
+        f"logistic regression on pooled data reaches {found[1]} %",
     ]
 
 
