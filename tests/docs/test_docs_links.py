@@ -205,39 +205,6 @@ def test_pages_say_for_whom_they_are() -> None:
     } == {}
 
 
-@pytest.mark.parametrize(
-    ("words", "page"),
-    [
-        ("learning rate", "own-network.md"),
-        ("folder per hospital", "own-data.md"),
-        ("gpu", "gpu.md"),
-        ("secure aggregation", "secure-sums.md"),
-        ("install", "install.md"),
-        ("extras", "install.md"),
-        ("onnx", "models.md"),
-        ("trackers", "results-of-a-run.md"),
-        ("which method", "when-not.md"),
-        ("backup", "sites-operate.md"),
-        ("upgrade", "sites-operate.md"),
-        ("threat model", "proofs.md"),
-    ],
-)
-def test_what_people_search_for_is_in_a_heading_of_the_right_page(
-    words: str, page: str
-) -> None:
-    """The search of the site ranks headings first."""
-    found = {
-        file.name
-        for file in (ROOT / "docs").glob("*.md")
-        for heading in _HEADING.findall(
-            _FENCED.sub("", file.read_text(encoding="utf-8"))
-        )
-        if words in heading.lower()
-    }
-    assert page in found
-    assert found <= {page, "faq.md"}
-
-
 def test_facts_at_the_top_are_those_of_the_package() -> None:
     """Python, licence and maturity, in README and overview."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[

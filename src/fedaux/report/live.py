@@ -76,8 +76,8 @@ class _Run:
                 words += f", largest weight: {client}, {share:.0%}"
             grid.add_row("teachers", Text(words))
         balanced = last.mean_metric("balanced_accuracy")
-        if balanced is not None:
-            majority = last.mean_metric("majority")
+        majority = last.mean_metric("majority")
+        if balanced is not None and majority is not None:
             words = (
                 f"{format_percent(balanced)}, while the commonest class has accuracy "
                 f"{format_percent(majority)}"
