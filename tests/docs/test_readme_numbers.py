@@ -11,13 +11,19 @@ import csv
 import json
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from studies.readme_example import EXAMPLE
 
 from fedaux.config.method_facts import all_facts
+from fedaux.config.schema import Config
+from fedaux.runs.arguments import make_config
+from helpers.docs_pages import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "studies" / "results"
@@ -161,6 +167,31 @@ def demo_rows() -> list[str]:
     return found
 
 
+def example() -> list[str]:
+    """The Python example, as it stands, over five seeds."""
+    accuracies = record("readme-example.json")["accuracies"]
+    return [f"untuned ({spread(accuracies)} %, five seeds"]
+
+
+def test_the_example_is_what_was_recorded() -> None:
+    """The block of the README makes the configuration of its record."""
+    (block,) = [one for one in blocks(README) if one.language == "python"]
+    asked: list[Config] = []
+    names = {"fedaux": SimpleNamespace(run=recorder(asked))}
+    exec(block.text.replace("import fedaux", ""), names)
+    assert asked == [make_config("fedaux", **EXAMPLE)]
+
+
+def recorder(asked: list[Config]) -> Callable[..., Any]:
+    """Stands in for `fedaux.run`, and keeps what it was asked for."""
+
+    def run(method: str, **arguments: Any) -> Any:
+        asked.append(make_config(method, **arguments))
+        return SimpleNamespace(save=lambda folder: None)
+
+    return run
+
+
 def shared() -> list[str]:
     return [*trained_rows(), *head_rows()]
 
@@ -171,7 +202,7 @@ def test_the_table_of_heads_is_that_of_the_records(page: str) -> None:
 
 
 def test_the_sentences_of_the_readme_are_those_of_the_records() -> None:
-    told = [*networks(), *architectures(), *random_heads(), *hospitals()]
+    told = [*networks(), *architectures(), *random_heads(), *hospitals(), *example()]
     assert [words for words in told if words not in README] == []
     assert [words for words in random_heads() if words not in OVERVIEW] == []
 
@@ -192,6 +223,7 @@ def test_no_other_accuracy_is_claimed(page: str) -> None:
             *architectures(),
             *random_heads(),
             *hospitals(),
+            *example(),
             *(demo_rows() if DEMO.exists() else []),
         ]
     )
@@ -205,5 +237,6 @@ def test_the_readme_is_short_and_counts_the_methods() -> None:
     assert len(README.split()) <= 600
     others = len(all_facts()) - len(["fedaux", "private-head"])
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert len(changes.split()) <= 300
     assert f"[{others} other methods]" in README
     assert f"[{others} others]" in changes
