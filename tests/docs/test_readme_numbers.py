@@ -170,7 +170,7 @@ def demo_rows() -> list[str]:
 def example() -> list[str]:
     """The Python example, as it stands, over five seeds."""
     accuracies = record("readme-example.json")["accuracies"]
-    return [f"untuned ({spread(accuracies)} %, five seeds"]
+    return [f"untuned ({spread(accuracies)} %, "]
 
 
 def test_the_example_is_what_was_recorded() -> None:

@@ -36,7 +36,7 @@ MEMORY = Path("/dev/shm")
 
 
 def audit_site(config: Config, only: Collection[str] = ()) -> Iterator[AttackResult]:
-    """Attack a site's own settings, with synthetic records in the format of its source.
+    """Attack the settings of a site, with synthetic records in the format of its source.
 
     Args:
         config: The site's settings, as its `site.toml` has them.

@@ -98,7 +98,7 @@ class Config(Settings):
     federation: FederationConfig = field(default_factory=FederationConfig)
 
     def check(self) -> None:
-        """Check what one section alone cannot: each group of settings against the
+        """Check settings across sections: each group of settings against the
         method's row and the other sections.
         """
         object.__setattr__(self, "method", method_name(self.method))
@@ -225,7 +225,7 @@ class Config(Settings):
 
     @property
     def local_training(self) -> LocalConfig:
-        """`local`, completed with the method's own defaults."""
+        """`local`, completed with the method's defaults."""
         hooks = find_method(self.method).make_hooks(dict(self.method_options))
         allowed = hooks.optimizers if hooks is not None else OPTIMIZERS
         return self.local.resolved(allowed, self.head_start != "random", self.head_only)
@@ -383,7 +383,7 @@ class Config(Settings):
 
     @property
     def frozen_features(self) -> bool:
-        """Whether heads alone are computed or trained, on features of h0, which stays
+        """Whether only heads are computed or trained, on features of h0, which stays
         as it is.
         """
         return self.head_only or not self.trains

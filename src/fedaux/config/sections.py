@@ -398,7 +398,7 @@ class PrivacyConfig(Settings):
 
 @dataclass(frozen=True)
 class FederationConfig(Settings):
-    """Sites, timeouts, quorum, and the limits on what a client may claim."""
+    """Sites, timeouts, quorum, and limits on the claims of a client."""
 
     section = "federation."
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Account:
-    """A client's own running total: ε of all its private releases and training, in this
+    """A client's running total: ε of all its private releases and training, in this
     run and all others.
     """
 

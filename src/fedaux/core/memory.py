@@ -21,10 +21,10 @@ def reuse_memory() -> bool:
     """Keep the memory that this process frees, and use it again.
 
     A step of training allocates and frees the same large arrays, again and again. glibc
-    returns each of them to the kernel and asks for it anew, page by page: without this
+    returns each of them to the kernel and asks for it again, page by page: without this
     call, that is up to half of the processor time of a pre-training. All commands that
     train call it, and so do the processes of sites, servers and sweeps. In a program or
-    a notebook of your own, call it once, before you train.
+    your notebook, call it once, before you train.
 
     Results are bit for bit the same. The process may keep more memory than it needs at
     the moment. Nothing happens on systems without glibc, and if the environment

@@ -170,7 +170,7 @@ class Evaluation:
 
     @cached_property
     def recalls(self) -> NDArray[np.float64]:
-        """Share of each class that was recognised; NaN for one without records."""
+        """Share of each class that was recognised, NaN for one without records."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.diag(self.table) / self.counts)
 
@@ -218,7 +218,7 @@ class Evaluation:
         return ClassRecall(records, float(self.recalls[label]), low, high)
 
     def summary(self) -> dict[str, float]:
-        """Return the metrics besides accuracy that a round keeps."""
+        """Return the metrics that a round keeps, except accuracy."""
         metrics = {
             "balanced_accuracy": self.balanced_accuracy,
             "macro_f1": self.macro_f1,

@@ -70,7 +70,7 @@ def from_torch(
         dataset: The training data of a simulation, or the records of a site.
         test: Test data of a simulation. Without it, part of the training data is held
             out.
-        classes: Names of labels 0, 1, …, if they are not those of `dataset.classes`.
+        classes: Names of labels 0, 1, …, if they differ from `dataset.classes`.
         size: Crop and shrink images to a square of this many pixels, as the source
             `images` does.
         mode: "RGB", "L" for grey or "RGBA".
@@ -133,8 +133,8 @@ def from_huggingface(
         dataset: The training data. Of a `DatasetDict`, `split` is taken, and its split
             `test` as the test data.
         test: Test data of a simulation.
-        record: The column of records, if it does not have one of the usual names.
-        label: The column of labels, if it does not have one of the usual names. Without
+        record: The column of records, if it has an unusual name.
+        label: The column of labels, if it has an unusual name. Without
             one there are no labels.
         size: Crop and shrink images to a square of this many pixels, as the source
             `images` does.
@@ -142,7 +142,7 @@ def from_huggingface(
         split: The split of a `DatasetDict` with the training data.
         person: The column with the person of each record.
         declared: At a site, the classes of the federation. A label is then a number or
-            a name from the dataset's own `ClassLabel`, and the schema gives the kind of
+            a name from the dataset's `ClassLabel`, and the schema gives the kind of
             record, text or numbers of a fixed shape, unless `size` (images) or `shape`
             (numbers) does.
         shape: At a site, the shape of a record of numbers.

@@ -224,8 +224,8 @@ def from_frame(
     Args:
         frame: The table.
         schema: Its schema, or the file of it.
-        labels: Whether it has the schema's label; public records need none.
-        person: The column of persons, if there is one.
+        labels: Whether it has the schema's label, which public records do not need.
+        person: The column with the person of each record, if there is one.
         declared: At a real site, the declared classes.
 
     Returns:

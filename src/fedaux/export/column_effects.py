@@ -24,7 +24,7 @@ NO_VALUE = "no value"
 
 @dataclass(frozen=True)
 class ColumnEffect:
-    """What one column can do, whatever the others are.
+    """The effect of one column, whatever the values of the others.
 
     Attributes:
         column: Its name.

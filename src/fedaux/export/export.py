@@ -31,8 +31,8 @@ from fedaux.server.site_figures import describe_cost_of_look, figures_of_test
 def export_model(
     run: str | Path, out: str | Path | None = None, onnx: bool = False
 ) -> list[Path]:
-    """Write the trained model of every prototype of a finished run to a folder of its
-    own, `out`/NAME-i.
+    """Write the trained model of every prototype of a finished run to a separate
+    folder, `out`/NAME-i.
 
     The run's public data must be available: the card has the shape of a record and
     the names of the classes.

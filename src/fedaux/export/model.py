@@ -107,7 +107,7 @@ class Model:
 
     @property
     def schema(self) -> TableSchema | None:
-        """What the columns of its records are, if it was trained on a table."""
+        """The columns of its records, if it was trained on a table."""
         described = self.card.get("schema")
         return None if described is None else TableSchema.from_dict(described)
 
@@ -123,7 +123,7 @@ class Model:
     @property
     def columns(self) -> list[ColumnEffect]:
         """Of the linear model of a table, how far each column can move a prediction,
-        largest first, or [] for others. It is computed from the weights alone, so it
+        largest first, or [] for others. It is computed only from the weights, so it
         has the guarantee of the weights, at the same ε.
         """
         schema = self.schema

@@ -46,15 +46,15 @@ def add_release_handler(
     **privacy: Any,
 ) -> None:
     """Add the handler `query.fedaux`, which makes the client's release, to a ClientApp.
-    Nothing else changes.
+    Everything else stays the same.
 
     Args:
         app: Your app.
         model: A function that makes the network that the app trains, such as its class.
         data: A function of the context that returns this client's (x, labels) or (x,
-            labels, persons), rows as the model takes them, each record exactly once, or
+            labels, people), rows as the model takes them, each record exactly once, or
             the `Dataset` or `DataLoader` that the client trains on.
-        vault: An absolute path to a folder of this client's own, which keeps its
+        vault: An absolute path to a folder that only this client uses, which keeps its
             privacy account.
         epsilon: The ε of one release.
         delta: The δ of one release, well below one over the number of records.

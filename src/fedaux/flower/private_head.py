@@ -33,11 +33,11 @@ from fedaux.server.loop import quorum
 class PrivateHead(ReleaseStrategy):
     """Compute the last layer of a network from the clients' releases, in one exchange.
 
-    Nothing is trained, and everything that a client sends is under ε, except the number
+    No model is trained, and ε protects everything that a client sends except the number
     of its records.
 
     Clients need `add_release_handler` with the same scorer and
-    `features=input_of(head)`, and no handler that trains. Start it with `num_rounds=1`,
+    `features=input_of(head)`, but no handler that trains. Start it with `num_rounds=1`,
     in further rounds, clients that were not there before add their releases.
 
     Args:
@@ -50,7 +50,7 @@ class PrivateHead(ReleaseStrategy):
         clients: About how many clients there are, for the same choice.
         expected_records: About how many records they have together, for the same
             choice. 0 means 10,000.
-        scorer: What clients send: class-moments, or class-embedding for sums alone.
+        scorer: The kind of release: class-moments, or class-embedding for sums only.
         embedding_dim: The dimension of the embedding. 0 means chosen on the public rows.
         quorum: The share of the selected clients whose releases are needed. With fewer,
             the head stays as it was.

@@ -28,7 +28,7 @@ ModelVector = NDArray[np.floating]  # float32, all parameters of a model, (P,)
 
 @dataclass(frozen=True)
 class LocalWork:
-    """What a client's update may need to know of its local training."""
+    """Facts about the local training that a client's update may need."""
 
     steps: int  # of the optimiser
     lr: float
@@ -39,7 +39,7 @@ class LocalWork:
 
 @dataclass(frozen=True, eq=False)
 class ClientUpdate:
-    """What a client sends, and what it keeps until it is next selected."""
+    """The message of a client, and the state that it keeps until it is next selected."""
 
     parameters: ModelVector  # the model to send, (P,)
     # sent next to the model, and averaged like it
@@ -80,7 +80,7 @@ class Hooks:
         return {}
 
     def broadcast(self, state: Arrays) -> Arrays:
-        """Return what the server sends next to the model each round.
+        """Return the arrays that the server sends next to the model each round.
 
         Args:
             state: The server's state.
@@ -97,7 +97,7 @@ class Hooks:
         received: Mapping[str, Tensor],
         state: Mapping[str, Tensor],
     ) -> Tensor | None:
-        """Return what is added to the gradient at each local step.
+        """Return the term that is added to the gradient at each local step.
 
         Args:
             theta: The current parameters, (P,).
@@ -118,7 +118,7 @@ class Hooks:
         received: Arrays,
         state: Arrays,
     ) -> ClientUpdate:
-        """Return what a client sends and keeps after its local training.
+        """Return the message and the state of a client after its local training.
 
         Args:
             start: The parameters that the server sent, (P,).

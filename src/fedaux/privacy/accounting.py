@@ -96,7 +96,7 @@ def total_epsilon(
     """An ε at this δ of all mechanisms composed, in any order, each in view of what
     came before (docs/proofs.md).
 
-    Never below the true one, or ∞ if it would be above `mechanism.MAX_EPSILON`.
+    At least the true one, or ∞ if it would be above `mechanism.MAX_EPSILON`.
     """
     if adjacency not in UNIT_SENSITIVITY:
         raise unknown_name("adjacency", adjacency, UNIT_SENSITIVITY)

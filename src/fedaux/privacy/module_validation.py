@@ -144,7 +144,7 @@ class UnsupportedModuleError(FedauxError, ValueError):
 
 
 def per_record_safe(cls: T) -> T:
-    """Declare a module of your own to be safe for private records: `@per_record_safe`
+    """Declare your module to be safe for private records: `@per_record_safe`
     above the class.
 
     You declare that its output for a record depends only on that record and the

@@ -280,7 +280,7 @@ def planner(
     weighting survives the noise.
 
     Args:
-        path: The config whose public features to use. None means those of the demo's digits.
+        path: The config whose public features to use. None means the demo's digits.
         clients: The number of clients.
         delta: The δ of a release.
         adjacency: What makes data sets neighbours: replace-one or add-remove.
@@ -324,7 +324,7 @@ def resume(
     cache: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Continue an interrupted run. The result is bit-identical to that of an
+    """Continue an interrupted run. The result is bit-identical to the result of an
     uninterrupted one.
 
     The settings are those stored in the folder. A finished run is only read.

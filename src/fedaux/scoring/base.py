@@ -120,7 +120,7 @@ class PublicScorer(Protocol):
 
 
 class Scorer(PublicScorer, Protocol):
-    """The interface of a scorer of your own, which estimates how much a public example
+    """The interface of a scorer that you write. It estimates how much a public example
     resembles a client's data.
 
     `publish` and `fit` run on the server and see only public data and releases.

@@ -51,13 +51,13 @@ def compare(
         folder: The folder for the runs, the tables and the report. Runs that are
             already finished there are only read. None: a folder in runs/ that belongs
             to these settings.
-        seeds: The number of seeds, from the config's own seed on.
+        seeds: The number of seeds, from the config's seed on.
         methods: The methods to compare with a `Config`. By default the nine of the
             paper.
         data: Private data, as in `fedaux.run`, so are public, test, model, size, cache
             and settings.
         title: The title of the report and of the tables.
-        jobs: The number of parallel runs, each in its own process. More than 1 need `if
+        jobs: The number of parallel runs, each in a separate process. More than 1 need `if
             __name__ == "__main__":`.
         threads: The number of PyTorch threads of each run.
         on_progress: As in `run`.

@@ -48,7 +48,7 @@ def run_sweep(
     on_progress: OnProgress = no_progress,
     cache: Path | None = None,
 ) -> SweepResult:
-    """Run all runs of a sweep that are not finished yet.
+    """Run all runs of a sweep that are still missing.
 
     An extractor is trained once, before the runs that share it. `write_results` writes
     tables and a report of the result.
@@ -57,7 +57,7 @@ def run_sweep(
         sweep: What to run.
         folder: The folder for the runs. Runs that are already finished there are only
             read.
-        jobs: The number of parallel runs, each in its own process. A single job runs
+        jobs: The number of parallel runs, each in a separate process. A single job runs
             in this process.
         threads: The number of PyTorch threads of each run.
         on_progress: Called with events of `fedaux.core.progress`.

@@ -197,7 +197,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A grid of runs: every arm is the base config with its own values of `axes`, and
+    """A grid of runs: every arm is the base config with other values of `axes`, and
     runs with several seeds.
 
     Attributes:
@@ -207,7 +207,7 @@ class Sweep:
         arms: The combinations of values, without repeats.
         chosen: Settings of each method, which `axes` may still vary.
         title: The title of the report.
-        about: What the sweep is for.
+        about: The purpose of the sweep.
     """
 
     base: Config

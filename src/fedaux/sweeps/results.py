@@ -70,7 +70,7 @@ class SweepResult:
     """The outcome of a sweep.
 
     Attributes:
-        sweep: What was run.
+        sweep: The grid that was run.
         folder: The folder of its runs.
         arms: The arms with at least one finished run.
         failures: The runs that failed.
@@ -142,8 +142,8 @@ class SweepResult:
 
     @property
     def chosen(self) -> list[tuple[str, str]]:
-        """Pairs of method and settings, for methods whose settings are not those of the
-        config.
+        """Pairs of method and settings, for methods whose settings differ from
+        the config's.
         """
         pairs = []
         for method in dict.fromkeys(arm.config.method for arm in self.sweep.arms):
@@ -175,7 +175,7 @@ class SweepResult:
 
     @property
     def verdict(self) -> str:
-        """Who won, and why, in plain words, or that these seeds name no winner, or "" where
+        """The winner and the reason in plain words, or that these seeds name no winner, or "" where
         not methods are compared.
         """
         if list(self.sweep.axes) != ["method"] or len(self.arms) < 2:
