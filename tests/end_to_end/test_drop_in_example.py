@@ -86,11 +86,11 @@ def test_the_lines_that_the_readme_names_turn_fedavg_into_fedaux(
     after = accuracies(EXAMPLE, tmp_path / "vault", capsys)
     assert len(before_) == len(after) == 6
     assert before_[0] == after[0]
-    # ten runs: .817 ± .034 against .502 ± .005; after three rounds .725 ± .043 against
-    # .320: six deviations are allowed
-    assert after[-1] > 0.61
-    assert after[-1] > before_[-1] + 0.1
-    assert after[3] > before_[3] + 0.15
+    # ten runs: 81.7 ± 3.4 against 50.2 ± 0.5; after three rounds 72.5 ± 4.3 against
+    # 32.0: six deviations are allowed
+    assert after[-1] > 61
+    assert after[-1] > before_[-1] + 10
+    assert after[3] > before_[3] + 15
     # the node's own vault was used, not the code's
     assert not list((tmp_path / "home").rglob("client-*"))
     assert len(list((tmp_path / "vault").glob("client-*/release-*.json"))) == 10

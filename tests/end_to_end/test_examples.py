@@ -44,7 +44,8 @@ def play(folder: Path, *command: str) -> str:
 
 
 def last_accuracy(printed: str) -> float:
-    (found,) = re.findall(r"accuracy (\d\.\d+)  ", printed)
+    """In per cent."""
+    (found,) = re.findall(r"accuracy (\d+\.\d) %  ", printed)
     return float(found)
 
 
@@ -52,12 +53,12 @@ def test_your_own_network_and_data_from_python(tmp_path: Path) -> None:
     folder = shutil.copytree(EXAMPLES / "own-model", tmp_path / "own-model")
     printed = play(folder, sys.executable, "train.py")
     curves = {
-        line.split()[0]: [float(word) for word in line.split()[1:]]
+        line.split()[0]: [float(word) for word in line.split()[1:-1]]
         for line in printed.splitlines()[:3]
     }
     assert [len(curve) for curve in curves.values()] == [5, 5, 5]
-    assert curves["fedaux"][-1] > 0.75  # 46 runs: .898 ± .025, on 114 records
-    assert curves["fedaux"][-1] - max(curves["fedavg"][-1], curves["feddf"][-1]) > 0.1
+    assert curves["fedaux"][-1] > 75  # 46 runs: 89.8 ± 2.5, on 114 records
+    assert curves["fedaux"][-1] - max(curves["fedavg"][-1], curves["feddf"][-1]) > 10
     assert "(1, 1e-05)-differentially private" in printed
 
 
@@ -67,7 +68,7 @@ def test_your_own_network_and_data_from_the_terminal(
     monkeypatch.chdir(shutil.copytree(EXAMPLES / "own-model", tmp_path / "own-model"))
     monkeypatch.setenv("FEDAUX_CACHE", str(tmp_path / "cache"))
     assert fedaux(monkeypatch, "run", "fedaux.toml") == 0
-    assert last_accuracy(capsys.readouterr().out) > 0.75
+    assert last_accuracy(capsys.readouterr().out) > 75
 
 
 def test_both_ways_are_the_same_run() -> None:
@@ -90,7 +91,7 @@ def test_your_own_method(
     monkeypatch.chdir(folder)
     changes = ("--set", "method=fedavg", "--set", "method_options={}")
     assert fedaux(monkeypatch, *run, *changes) == 0
-    assert last_accuracy(own) > last_accuracy(capsys.readouterr().out) + 0.1
+    assert last_accuracy(own) > last_accuracy(capsys.readouterr().out) + 10
 
 
 @pytest.mark.slow
@@ -101,7 +102,7 @@ def test_text(tmp_path: Path) -> None:
     )
     folder = shutil.copytree(EXAMPLES / "text", tmp_path / "text")
     printed = play(folder, *FEDAUX, "run", "fedaux.toml")
-    assert last_accuracy(printed) > 0.85
+    assert last_accuracy(printed) > 85
     # without the extractor
     assert re.search(r"releases: 0/\d+, 0\.\d\d MB sent", printed)
 
@@ -139,7 +140,7 @@ def test_the_same_settings_on_real_news(tmp_path: Path) -> None:
         ):
             csv.writer(sink).writerows(islice(csv.reader(source), 1001))
     printed = play(folder, *FEDAUX, "run", "fedaux.toml", "--set", "data.clients=4")
-    assert last_accuracy(printed) > 0.5  # four topics
+    assert last_accuracy(printed) > 50  # four topics
 
 
 def test_the_index_names_every_example() -> None:

@@ -48,7 +48,7 @@ def test_two_rounds(
     printed = capsys.readouterr().out
     found = [float(a) for a in re.findall(r"^accuracy ([\d.]+)", printed, re.MULTILINE)]
     assert len(found) == 3
-    assert found[-1] > (0.6 if algorithm == "fedaux" else 0.35)
+    assert found[-1] > (60 if algorithm == "fedaux" else 35)
     assert ("differentially private" in printed) == (algorithm == "fedaux")
 
 

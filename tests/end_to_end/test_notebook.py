@@ -72,8 +72,8 @@ def test_it_runs_again_and_learns_as_much(
     text = "".join(printed(cell) for cell in code_cells(notebook))
     accuracy = {
         name: float(last)
-        for name, last in re.findall(r"(FedAvg|FedAUX) +.*?(\d\.\d{3})\n", text)
+        for name, last in re.findall(r"(FedAvg|FedAUX) .*?(\d+\.\d) %\n", text)
     }
-    assert accuracy["FedAUX"] > 0.8  # one run: .905, and FedAvg .660
-    assert accuracy["FedAUX"] - accuracy["FedAvg"] > 0.1
+    assert accuracy["FedAUX"] > 80  # one run: 90.5, and FedAvg 66.0
+    assert accuracy["FedAUX"] - accuracy["FedAvg"] > 10
     assert "(1, 1e-05)-differentially private" in text

@@ -37,5 +37,5 @@ def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
     model = Net()
     model.load_state_dict(arrays.to_torch_state_dict())
     found = accuracy(model, federated_dataset(1).load_split("test"))
-    print(f"accuracy {found:.4f} after round {server_round}", flush=True)
+    print(f"accuracy {100 * found:.1f} % after round {server_round}", flush=True)
     return MetricRecord({"accuracy": found})

@@ -56,7 +56,7 @@ def is_within_sum(event: ProgressEvent) -> bool:
 
 
 def describe(event: ProgressEvent) -> str:
-    """One line, such as `round 3/10: accuracy 0.812, 10 clients`."""
+    """One line, such as `round 3/10: accuracy 81.2 %, 10 clients`."""
     line = here.readable(_line(event))
     return f"{event.run}: {line}" if event.run else line
 

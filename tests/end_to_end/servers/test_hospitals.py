@@ -121,10 +121,11 @@ def test_three_hospitals_learn_from_real_images(tmp_path: Path) -> None:
     text = running.communicate(timeout=1500)[0]
     assert running.returncode == 0, text[-3000:]
     balanced = re.search(
-        r"balanced (\d\.\d+) \(normal (\d\.\d+), pneumonia (\d\.\d+)\)", text
+        r"balanced (\d+\.\d) % \(normal (\d+\.\d) %, pneumonia (\d+\.\d) %\)",
+        text,
     )
     assert balanced, text[-3000:]
-    assert float(balanced[1]) > 0.7  # a model that calls everybody ill has 0.5
+    assert float(balanced[1]) > 70  # a model that calls everyone ill reaches 50
     assert (
         "The certainty scores and the local models of this run are together (1.4, "
         "1e-05)-" in text
