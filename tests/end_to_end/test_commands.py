@@ -32,7 +32,7 @@ def test_a_run_its_repetition_and_another_in_its_place(
     assert [record["round"] for record in history] == [1, 2]
     assert (
         "FedAUX after 2 rounds: accuracy "
-        f"{next(iter(history[-1]['accuracy'].values())):.3f}" in said
+        f"{100 * next(iter(history[-1]['accuracy'].values())):.1f} %" in said
     )
     assert (
         "Privacy. Scores: ε = 0.1, δ = 1e-05 per client. Models are not protected."

@@ -84,7 +84,7 @@ def test_the_first_ten_lines() -> None:
     result.plot().save("curve.pdf")
     assert Path("curve.pdf").read_bytes().startswith(b"%PDF")
     assert repr(result).startswith(
-        f"FedAUX: accuracy {result.accuracy:.3f} after 2 rounds, 20 clients"
+        f"FedAUX: accuracy {100 * result.accuracy:.1f} % after 2 rounds, 20 clients"
     )
     assert len(repr(result)) < 800
     card = result._repr_html_()

@@ -23,7 +23,7 @@ def test_a_run_in_a_terminal_shows_all_that_matters(tmp_path: Path) -> None:
         "digits: 3 clients",
         MLP.label,
         "2/2",
-        f"{result.accuracy:.3f}",
+        f"{100 * result.accuracy:.1f} %",
     ):
         assert words in panel
     assert f"{result.state.history[-1].effective_teachers:.1f} effective of 3" in panel

@@ -73,7 +73,9 @@ def test_only_the_sites_test_the_model(tmp_path: Path) -> None:
     # whatever is said of the run
     line = describe(RoundFinished(last, 1, ""))
     assert line.startswith("round 1/1: not tested at the server, 3 clients")
-    assert f"accuracy {accuracy.value:.3f} at the sites after 1 round" in repr(result)
+    assert f"accuracy {100 * accuracy.value:.1f} % at the sites after 1 round" in repr(
+        result
+    )
     assert "<img" not in result._repr_html_()
     table = json.loads(json.dumps(result.to_dict()))
     assert (table["accuracy"], table["curve"]) == (accuracy.value, [])

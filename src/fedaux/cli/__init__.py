@@ -60,7 +60,7 @@ def fedaux(
     ] = False,
 ) -> None:
     """Federated learning with public auxiliary data, on Flower: a private head in one
-    exchange, FedAUX, and their rivals, which `fedaux methods` lists.
+    exchange, FedAUX, and the other methods that `fedaux methods` lists.
     """
 
 

@@ -81,7 +81,7 @@ def init(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Write all that a server and its sites need to start: TLS certificates, keys,
+    """Write everything that a server and its sites need: TLS certificates, keys,
     settings, scripts, a README.
     """
     from fedaux.config.schema import Config
@@ -270,8 +270,8 @@ def roster(
 
 @app.command("remove-site", epilog=examples("fedaux deploy remove-site hospitals oslo"))
 def remove(folder: Deployment, name: SiteName, as_json: Json = False) -> None:
-    """Shut a site's key out at once. The run continues without it. Nothing at the site is
-    changed.
+    """Revoke a site's key at once. The run continues without the site, and its folder
+    stays as it is.
     """
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.membership import remove_site
@@ -324,16 +324,14 @@ def renew(
         Path | None, typer.Option(help="Folder with ca.key, if it is kept elsewhere.")
     ] = None,
     days: Annotated[
-        int, typer.Option(min=1, help="For which the certificate is valid.")
+        int, typer.Option(min=1, help="How long the certificate is valid.")
     ] = 1825,
     ask_password: Annotated[
         bool, typer.Option("--password", help="Ask for the password of ca.key.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a new server certificate for the same hosts. Sites trust it as they did the
-    old one.
-    """
+    """Make a new server certificate for the same hosts. Sites trust it without a change."""
     from fedaux.deploy.membership import renew as issue
 
     password = None

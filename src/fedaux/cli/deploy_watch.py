@@ -154,7 +154,7 @@ def check(
     folder: Annotated[Path, typer.Argument(help="The folder of a site.")],
     as_json: Json = False,
 ) -> None:
-    """Find what is wrong with a site before it takes part: certificate, server, clock,
+    """Find the problems of a site before it takes part: certificate, server, clock,
     key, data, disk, budget.
     """
     from fedaux.deploy.checks import check_site
@@ -168,8 +168,8 @@ def check(
     )
 )
 def preflight(folder: WatchedFolder = Path(), as_json: Json = False) -> None:
-    """Find what would go wrong at the server before anything is sent: data,
-    pre-training, disk, and who is there.
+    """Find problems of the server before anything is sent: data, pre-training, disk, and
+    offline sites.
     """
     from fedaux.deploy.link import ControlLink
     from fedaux.deploy.preflight import preflight as checks

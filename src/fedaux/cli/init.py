@@ -96,7 +96,7 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write a commented config to start from: for your images, your table, your text,
-    or a model and data of your own.
+    or your own model and data.
 
     head and table are the private head: one exchange under ε. The others train for
     several rounds.

@@ -51,7 +51,7 @@ def look(
         bool,
         typer.Option(
             "--dry-run",
-            help="Say what it would cost and how wide its intervals would be, and stop.",
+            help="Show its cost and the width of its intervals, and stop.",
         ),
     ] = False,
     as_json: Json = False,

@@ -20,8 +20,8 @@ NOTE = (
 
 @app.command(epilog=examples("fedaux methods", "fedaux methods --json | jq '.[].name'"))
 def methods(as_json: Json = False) -> None:
-    """List every method: what leaves a client, what is protected, what it needs, when
-    to take it.
+    """List every method, with the data that it sends, their protection, its needs and
+    its use.
     """
     from fedaux.config.method_facts import all_facts
     from fedaux.report.terminal import print_sentences, results_table

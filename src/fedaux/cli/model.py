@@ -241,8 +241,8 @@ def evaluate(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Measure an exported model on labelled records: every figure next to its baseline,
-    each class, each site.
+    """Measure an exported model on labelled records: each result with its baseline,
+    also per class and per site.
     """
     from fedaux.export.evaluation import evaluate_model, was_trained_on
     from fedaux.export.input_files import InputReader

@@ -28,8 +28,8 @@ def new(
     folder: Annotated[Path, typer.Argument(metavar="APP", help="A new folder.")],
     as_json: Json = False,
 ) -> None:
-    """Write a complete Flower app, with a network and data to replace by your own.
-    `flwr run` takes it as it is.
+    """Write a complete Flower app, with an example network and data to replace.
+    You can start it with `flwr run` at once.
     """
     from fedaux.flower.new_app import write_app
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     suggest_commands=SUGGEST_COMMANDS,
     no_args_is_help=True,
-    help="The ε spent, the ε worth spending, and attacks on the guarantee.",
+    help="Show the ε spent, plan an ε, and attack the guarantee.",
 )
 
 # shares of the noiseless signal for which `plan` says what they would take
@@ -66,7 +66,7 @@ def report(
     ] = 10,
     as_json: Json = False,
 ) -> None:
-    """What every client released under noise, its total ε, and what is not covered."""
+    """Show each client's noisy releases, its total ε, and the data without noise."""
     if vault is not None and folder is None:
         _site_report(vault, delta, as_json)
         return
@@ -184,8 +184,8 @@ def plan(
     ] = Path("privacy-plan.svg"),
     as_json: Json = False,
 ) -> None:
-    """Simulate on public data whether the scores carry a signal. Nothing private is
-    read, nothing is spent.
+    """Simulate on public data whether the scores carry a signal. This reads no private data
+    and spends nothing.
     """
     from fedaux.report.busy import busy
 
@@ -328,7 +328,7 @@ def audit(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Attack the settings of your site, with records that are made up."""
+    """Attack the settings of your site, with synthetic records."""
     if site is None:
         raise ArgumentError(
             "Cannot attack: no site is named. Add --site site.toml with the settings "

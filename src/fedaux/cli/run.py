@@ -108,7 +108,7 @@ def run(
     full: Full = False,
     as_json: Json = False,
 ) -> None:
-    """Run one configuration. In a folder that already holds this run, continue it."""
+    """Run one configuration, or continue it if the folder already has this run."""
     from fedaux.config.schema import Config
 
     overrides = list(set_ or [])
@@ -144,8 +144,8 @@ def resume(
     full: Full = False,
     as_json: Json = False,
 ) -> None:
-    """Continue a run that was stopped or killed. The result is the same as if it had
-    not been.
+    """Continue a run that was stopped or killed. The result is the same as without the
+    interruption.
     """
     with loading(console_for(as_json)):
         from fedaux.runs.runner import resume as resume_experiment
@@ -252,14 +252,14 @@ def report(
         typer.Option(
             min=0,
             max=1,
-            help="An accuracy, 0 to 1: after how many rounds is it reached?",
+            help="Also show after how many rounds this accuracy (0 to 1) is reached.",
         ),
     ] = None,
     figures: Annotated[
         str,
         typer.Option(
             metavar="FORMATS",
-            help="Of the charts next to the page: svg, pdf, png, separated by commas.",
+            help="Formats of the charts next to the page: svg, pdf, png, separated by commas.",
         ),
     ] = "svg",
     as_json: Json = False,

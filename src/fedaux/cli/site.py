@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     suggest_commands=SUGGEST_COMMANDS,
     no_args_is_help=True,
-    help="At a site: what is asked of it, the owner's approval, and the log.",
+    help="At a site: pending plans, the owner's decisions, and the log.",
 )
 
 Folder = Annotated[Path, typer.Option("--site", help="The folder of the site.")]
@@ -35,8 +35,8 @@ Identity = Annotated[
 
 @app.command(epilog=examples("fedaux site pending --site hospitals/sites/berlin"))
 def pending(site: Folder = Path(), as_json: Json = False) -> None:
-    """List the plans of runs that no one has decided: who asks, the method, what would
-    leave, and all settings.
+    """List plans of runs that wait for a decision: who asks, the method, the data that
+    would leave, and all settings.
     """
     entries = _log(site).pending()
     lines = []
@@ -53,8 +53,8 @@ def pending(site: Folder = Path(), as_json: Json = False) -> None:
     epilog=examples("fedaux site approve 3f2a9c0d11e4 --site hospitals/sites/berlin")
 )
 def approve(identity: Identity, site: Folder = Path(), as_json: Json = False) -> None:
-    """Approve the plan of a run: its orders are answered from now on, as many as the
-    plan says.
+    """Approve the plan of a run. The site then answers its orders, up to the numbers in
+    the plan.
     """
     _decide(site, identity, "approved", as_json)
 
@@ -63,8 +63,8 @@ def approve(identity: Identity, site: Folder = Path(), as_json: Json = False) ->
     epilog=examples("fedaux site refuse 3f2a9c0d11e4 --site hospitals/sites/berlin")
 )
 def refuse(identity: Identity, site: Folder = Path(), as_json: Json = False) -> None:
-    """Refuse the plan of a run, also one that was approved: its orders are refused from
-    now on.
+    """Refuse the plan of a run, even if it was approved before. The site then refuses its
+    orders.
     """
     _decide(site, identity, "refused", as_json)
 
@@ -79,7 +79,7 @@ def log(
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Say only whether the log is whole, and its head."
+            "--verify", help="Only show whether the log is whole, and its head."
         ),
     ] = False,
     head: Annotated[

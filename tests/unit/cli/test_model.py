@@ -197,7 +197,7 @@ def test_the_command_says_where_and_what(
     for spec, name in ((MLP, "mlp-0"), (CNN, "cnn-1")):
         accuracy = result.state.history[-1].accuracy[spec.label]
         assert (
-            f"{result.folder / 'model' / name}: accuracy {accuracy:.3f} on 359 test "
+            f"{result.folder / 'model' / name}: accuracy {100 * accuracy:.1f} % on 359 test "
             "records" in said
         )
     assert f"Privacy. {result.statement}" in said
