@@ -69,10 +69,7 @@ app = typer.Typer()
 
 @app.command(
     epilog=examples(
-        (
-            "fedaux demo                  # six methods, each tuned, one seed, a minute "
-            "or two"
-        ),
+        ("fedaux demo                  # six tuned methods, one seed, a minute or two"),
         "fedaux demo --seeds 5",
     )
 )

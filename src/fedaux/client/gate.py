@@ -317,12 +317,12 @@ def check_looks(config: Config, of_model: bool = True) -> None:
     """
     if config.privacy.look_epsilon == 0 and not of_model:
         raise OrderError(
-            "Cannot answer a look: this site's own settings allow none. Ask its owner, "
+            "Cannot answer a look: this site's settings allow none. Ask its owner, "
             "who can set privacy.look_epsilon in site.toml."
         )
     if of_model and (config.privacy.look_epsilon == 0 or not config.tests_at_sites):
         raise OrderError(
-            "Cannot answer a look: this site's own settings hold out no records for "
+            "Cannot answer a look: this site's settings hold out no records for "
             "it. Ask its owner to set data.site_test_fraction and privacy.look_epsilon "
             "in site.toml."
         )

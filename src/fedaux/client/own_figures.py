@@ -74,7 +74,7 @@ def keep_own_figures(
         content = json.dumps(asdict(figures), indent=1).encode()
         write_atomically(folder / name, content, private=True)
     except Exception:
-        log.exception("Cannot keep this site's own figures of the test.")
+        log.exception("Cannot keep this site's results of the test.")
         return
     log.info("%s", in_words(figures))
 

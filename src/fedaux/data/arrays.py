@@ -165,7 +165,7 @@ def _whole_numbers(file: Path, count: int, rows: str) -> NDArray[np.int64]:
     else:
         return y.astype(np.int64)
     raise ValueError(
-        f"Cannot read labels or persons: {file} must hold one integer from 0 on for "
+        f"Cannot read labels or people: {file} must hold one integer from 0 on for "
         f"each of the {count} rows of {rows}: {problem}. Correct the file."
     )
 
@@ -217,13 +217,13 @@ def persons_from_array(file: Path, rows: int) -> NDArray[np.int64]:
     """
     if not file.exists():
         raise FileNotFoundError(
-            f"Cannot read persons: {file} is missing, but data.person = {file.stem!r} "
+            f"Cannot read people: {file} is missing, but data.person = {file.stem!r} "
             "names it. Write one person for each row of x into it."
         )
     persons = load_values(file)
     if len(persons) != rows:
         raise ValueError(
-            f"Cannot read persons: {file} must hold one person for each of the {rows} "
+            f"Cannot read people: {file} must hold one person for each of the {rows} "
             f"rows of x, not {len(persons)}. Correct the file."
         )
     return factorize(WHOLE.sub(r"\1", name_or_nobody(value)) for value in persons)
@@ -252,7 +252,7 @@ def _extract(file: Path, name: str, target: Path) -> None:
             )
         elif name not in ALIASES:
             raise ValueError(
-                f"Cannot read persons: {file} has no array {name} but "
+                f"Cannot read people: {file} has no array {name} but "
                 f"{', '.join(members)}. Set data.person to one of them."
             )
 

@@ -34,7 +34,7 @@ from fedaux.report.progress import describe
 from fedaux.report.terminal import format_seconds, print_plainly, sparkline
 
 _SHOWN = 12  # finished runs of a sweep
-_STOPPED = "Stopped. The same command continues, and what is finished is kept."
+_STOPPED = "Stopped. The same command continues, and finished work is kept."
 
 
 @dataclass
