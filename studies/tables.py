@@ -50,12 +50,13 @@ NOISES = {"secure": True, "local": False}
 # beside what `init` proposes: the class embedding, which it proposed earlier for few
 # records of two classes, and the scorer that chooses a signed sum, on columns and on
 # features that public rows have trained
-PLAIN = ("privacy.scorer=class-embedding", "privacy.embedding_dim=8")
-SIGNED = ("privacy.scorer=class-moments", "privacy.embedding_dim=0")
+COLUMNS = 'prototypes=["linear"]'  # where `init` proposes a map from public rows, too
+PLAIN = (COLUMNS, "privacy.scorer=class-embedding", "privacy.embedding_dim=8")
+SIGNED = (COLUMNS, "privacy.scorer=class-moments", "privacy.embedding_dim=0")
 VARIANTS: dict[str, tuple[str, ...]] = {
     "": (),
     "signed sum, ": SIGNED,
-    "signed sum on tabular, ": (*SIGNED, 'prototypes=["tabular"]'),
+    "signed sum on tabular, ": (*SIGNED[1:], 'prototypes=["tabular"]'),
 }
 VARIED = ("heart by hospital",)
 # how much classes of unequal size count, at ε = 1 by secure sums

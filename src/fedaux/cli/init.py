@@ -47,6 +47,10 @@ app = typer.Typer()
             "   # writes table.toml and schema.toml"
         ),
         (
+            "fedaux init table --data oslo.csv --data rome.parquet --label diagnosis"
+            "   # a file for each site, or their folder"
+        ),
+        (
             "fedaux init model             # writes model.toml and my_model.py, which "
             "run as they are"
         ),
@@ -58,11 +62,17 @@ def init(
         Path, typer.Argument(help="Where to write. Default: here.")
     ] = Path(),
     data: Annotated[
-        Path | None,
-        typer.Option(help="Your labelled images, or table: choose settings from them."),
+        list[Path] | None,
+        typer.Option(
+            help=(
+                "Your labelled images, or table: choose settings from them. A table "
+                "can be a file of each site: give --data several times, or a folder."
+            )
+        ),
     ] = None,
     public: Annotated[
-        Path | None, typer.Option(help="With --data: the folder of public images.")
+        Path | None,
+        typer.Option(help="With --data: the folder of public images, or the table."),
     ] = None,
     clients: Annotated[
         int, typer.Option(min=1, help="With --data: how many sites to simulate.")
@@ -112,13 +122,19 @@ def init(
             f"Cannot use {option}: it names a column, and only tables have columns. "
             "Use it with `fedaux init table`."
         )
-    if kind == "table" and (data is not None or label or site):
-        proposal = _propose_table(folder, data, public, label, site, clients)
+    if kind == "table" and (data or label or site):
+        proposal = _propose_table(folder, data or [], public, label, site, clients)
         choices = proposal.choices
         contents["schema.toml"] = proposal.schema.to_toml(proposal.comments)
         lines = [f"Note: {escape(note)}." for note in proposal.notes]
     else:
-        choices = _choices(kind, folder, data, public, clients, folders, pretrain)
+        if data and len(data) > 1:
+            raise ArgumentError(
+                "Cannot use --data: it is given several times, and images are in one "
+                "folder. Only a table can be several files. Give --data once."
+            )
+        images = data[0] if data else None
+        choices = _choices(kind, folder, images, public, clients, folders, pretrain)
     values = {choice.key: choice.value for choice in choices}
     paths = write_starter(kind, folder, values, contents)
     for choice in choices:
@@ -136,15 +152,15 @@ def init(
 
 def _propose_table(
     folder: Path,
-    data: Path | None,
+    data: list[Path],
     public: Path | None,
     label: str,
     site: str,
     clients: int,
 ) -> TableProposal:
-    """A schema and settings from a table."""
-    if data is None or not label:
-        absent = "--data FILE" if data is None else "--label COLUMN"
+    """A schema and settings from a table, or from one of each site."""
+    if not data or not label:
+        absent = "--label COLUMN" if data else "--data FILE"
         raise ArgumentError(
             "Cannot propose a schema: it needs a file and the column of the class. "
             f"Add {absent}."
@@ -152,16 +168,22 @@ def _propose_table(
     from fedaux.config.sections import AuxConfig, DataConfig
     from fedaux.data.overlap import refuse_same_source
     from fedaux.data.table_choices import propose
+    from fedaux.data.tables import table_files
 
+    files: list[Path] = []
+    for path in data:
+        files += table_files(path) if path.is_dir() else [path]
     if public is not None:
-        refuse_same_source(
-            DataConfig("table", str(data)), AuxConfig("table", str(public))
-        )
+        for path in data:
+            refuse_same_source(
+                DataConfig("table", str(path)), AuxConfig("table", str(public))
+            )
+        files = [file for file in files if file.resolve() != public.resolve()]
     if folder.resolve() != Path.cwd():
         # The config is written into another folder, and paths must hold from there.
-        data = data.absolute()
+        files = [file.absolute() for file in files]
         public = public.absolute() if public is not None else None
-    return propose(data, label, site, public, clients)
+    return propose(files if len(files) > 1 else files[0], label, site, public, clients)
 
 
 def _choices(

@@ -386,7 +386,7 @@ def _own_columns(
         )
     columns: dict[str, list[str]] = {}
     for path in inputs:
-        found = all_columns(path, model.schema.header)
+        found = all_columns(path, model.schema.for_file(path).header)
         if columns and list(found) != list(columns):
             raise ArgumentError(
                 f"Cannot use --keep: {path} and {inputs[0]} have different columns. "

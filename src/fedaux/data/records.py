@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaux.core.errors import FedauxError
+
+if TYPE_CHECKING:
+    from fedaux.data.table_schema import TableSchema
 
 Indices = NDArray[np.int64]
 
@@ -175,6 +178,7 @@ class Corpus:
         classes: The names of labels 0, 1, …. Without them the numbers are the names.
         notes: Remarks for the user: images that could not be read, …
         site: The client of each training record, for data.partition = "given".
+        schema: What the columns of a table are, by which its records are encoded.
     """
 
     train: Records
@@ -182,6 +186,7 @@ class Corpus:
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     site: NDArray[np.int64] | None = None
+    schema: TableSchema | None = None
 
     def map(self, change: Callable[[Records], Records]) -> Corpus:
         """Return a copy in which `change` has been applied to training and test

@@ -22,7 +22,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -67,7 +67,7 @@ class Column(Settings):
     # category: those that are told apart; flag: no, then yes
     values: tuple[str, ...] = ()
     missing: bool = False  # whether a value may be missing, which then is told
-    unit: str = ""  # for readers
+    unit: str = ""  # number: for readers of `export.column_effects`
 
     @property
     def problem(self) -> str:
@@ -122,6 +122,27 @@ def _short(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class FileMarks(Settings):
+    """How a .csv is written."""
+
+    delimiter: str = ","
+    decimal: Literal[".", ","] = "."
+    encoding: Encoding = "utf-8"
+
+    def check(self) -> None:
+        require(
+            len(self.delimiter) == 1 and self.delimiter not in '"\n\r',
+            "Cannot read the schema: delimiter must be one character, such as a comma, "
+            f"not {self.delimiter!r}. Correct it.",
+        )
+        require(
+            self.delimiter != self.decimal,
+            "Cannot read the schema: delimiter and decimal must differ from each "
+            "other. Correct one of them.",
+        )
+
+
+@dataclass(frozen=True)
 class TableHeader(Settings):
     """What a schema says about the file as a whole: the keys above its columns."""
 
@@ -136,16 +157,7 @@ class TableHeader(Settings):
     confirmed: bool = False
 
     def check(self) -> None:
-        require(
-            len(self.delimiter) == 1 and self.delimiter not in '"\n\r',
-            "Cannot read the schema: delimiter must be one character, such as a comma, "
-            f"not {self.delimiter!r}. Correct it.",
-        )
-        require(
-            self.delimiter != self.decimal,
-            "Cannot read the schema: delimiter and decimal must differ from each "
-            "other. Correct one of them.",
-        )
+        FileMarks(self.delimiter, self.decimal, self.encoding)
 
 
 class SchemaError(FedauxError, ValueError):
@@ -161,6 +173,8 @@ class TableSchema:
     header: TableHeader
     columns: Mapping[str, Column]
     dropped: Mapping[str, str]  # columns that are left out, and why
+    # by file name: those that are written in another way than the header says
+    written: Mapping[str, FileMarks] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Self:
@@ -168,6 +182,13 @@ class TableSchema:
         parts = dict(table)
         columns = parts.pop("columns", {})
         dropped = parts.pop("dropped", {})
+        written = parts.pop("written", {})
+        require(
+            isinstance(written, Mapping)
+            and all(isinstance(marks, Mapping) for marks in written.values()),
+            "Cannot read the schema: [written] has a line for each file. Write it as "
+            'in "a.csv" = {delimiter = ";", decimal = ","}.',
+        )
         header = from_table(TableHeader, parts)
         require(
             isinstance(columns, Mapping) and bool(columns),
@@ -193,7 +214,11 @@ class TableSchema:
                 f"Cannot use columns.{name}: this column is {special[name]}. Take it "
                 "out of [columns]."
             )
-        return cls(header, made, dict(dropped))
+        marks = {
+            name: from_table(FileMarks, settings, f"written.{name}.")
+            for name, settings in written.items()
+        }
+        return cls(header, made, dict(dropped), marks)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -220,17 +245,32 @@ class TableSchema:
             if value != getattr(default, name):
                 table[name] = list(value) if isinstance(value, tuple) else value
         columns = {name: column.to_table() for name, column in self.columns.items()}
-        return {**table, "columns": columns, "dropped": dict(self.dropped)}
+        table |= {"columns": columns, "dropped": dict(self.dropped)}
+        if self.written:
+            table["written"] = {
+                name: dict(vars(marks)) for name, marks in self.written.items()
+            }
+        return table
+
+    def for_file(self, file: Path) -> TableSchema:
+        """The schema with the marks of this file, if `written` names it."""
+        marks = self.written.get(file.name)
+        if marks is None:
+            return self
+        return replace(self, header=replace(self.header, **vars(marks)))
 
     def to_toml(self, comments: Sequence[str] = ()) -> str:
         """The file: a line for each column, below these comments."""
         table = self.to_dict()
         columns = table.pop("columns")
         dropped = table.pop("dropped")
+        written = table.pop("written", {})
         lines = [f"# {comment}".rstrip() for comment in comments]
         lines += ["", *_toml_lines(table), "", "[columns]", *_toml_lines(columns)]
         if dropped:
             lines += ["", "[dropped]  # and why", *_toml_lines(dropped)]
+        if written:
+            lines += ["", "[written]  # in another way", *_toml_lines(written)]
         return "\n".join(lines).lstrip("\n") + "\n"
 
     @property

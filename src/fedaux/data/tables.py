@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaux.config.sections import AuxConfig, DataConfig
+from fedaux.core import here
 from fedaux.core.rng import numpy_stream
 from fedaux.data.labels import DeclaredClasses, factorize
 from fedaux.data.records import UNDECLARED, Corpus, Records, RecordsError
@@ -41,6 +42,7 @@ from fedaux.data.table_schema import Column, SchemaError, TableSchema
 
 # of a schema's columns, in the records that `schema_rows` draws
 DRAWN_MISSING = 0.1
+DRAWN = "schema"  # the source of such records
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,12 @@ def table(
     labels: bool = True,
     test: str = "",
     person: str = "",
+    files: Sequence[str] = (),
     declared: Sequence[str] = (),
 ) -> Corpus:
     """A .csv, .csv.gz or .parquet whose columns `schema`, a file of `TableSchema`, describes.
 
+    A folder has such a file for each site, in the order of `files`, or of their names.
     `labels=False` is for public records, `test` is a second file, `person` the column
     of persons. With `declared` classes, those of a site's own records, any line is a
     record, and a missing or undeclared label is `UNDECLARED`. The column of sites is
@@ -107,11 +111,64 @@ def table(
     if declared:
         described.require_confirmed(path)
     classes = tuple(declared) or described.header.classes
-    train = _read(path, described, labels, person, tuple(declared))
+    if path.is_dir():
+        if declared:
+            raise RecordsError(
+                f"Cannot read {path} as a site's records: it is a folder, and a site "
+                "has one file. Name the file in data.path."
+            )
+        train = _read_folder(path, files, described, labels, person)
+    else:
+        train = _read(path, described, labels, person, tuple(declared))
     if not test or declared:
         return replace(train, classes=classes)
     tested = _read(Path(test).expanduser(), described, labels, person, ())
     return replace(train, test=tested.train, classes=classes)
+
+
+def _read_folder(
+    folder: Path,
+    files: Sequence[str],
+    schema: TableSchema,
+    labels: bool,
+    person: str,
+) -> Corpus:
+    """The records of all files of a folder, each of which is a site's."""
+    paths = [folder / name for name in files] or table_files(folder)
+    alone = replace(schema, header=replace(schema.header, site=""))
+    parts = [_read(path, alone, labels, person, ()).train for path in paths]
+    records = Records(np.concatenate([part.x for part in parts]))
+    if labels:
+        records = replace(records, y=np.concatenate([part.labels for part in parts]))
+    if person:
+        records = replace(records, person=_of_several([p.persons for p in parts]))
+    site = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return Corpus(records, site=site, schema=schema)
+
+
+def _of_several(persons: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Ids of persons, who are others at another site."""
+    highest = [int(ids.max(initial=-1)) + 1 for ids in persons]
+    starts = np.cumsum([0, *highest[:-1]])
+    return np.concatenate(
+        [start + ids for start, ids in zip(starts, persons, strict=True)]
+    )
+
+
+def table_files(folder: Path) -> list[Path]:
+    """The tables of a folder, in the order of their names."""
+    found = [
+        path
+        for path in sorted(folder.iterdir())
+        if path.name.lower().endswith((".csv", ".csv.gz", ".parquet"))
+        and not path.name.startswith(".")
+    ]
+    if not found:
+        raise RecordsError(
+            f"Cannot read {folder}: there is no .csv and no .parquet in it. Name a "
+            "table, or a folder with a table for each site."
+        )
+    return found
 
 
 def open_schema(schema: str | Path | TableSchema) -> TableSchema:
@@ -142,6 +199,17 @@ def schema_of(source: DataConfig | AuxConfig) -> TableSchema | None:
     return open_schema(path) if path else None
 
 
+def is_drawn(aux: AuxConfig) -> bool:
+    """Whether public rows are drawn from a schema (`schema_rows`)."""
+    return here.readable(aux.source) == DRAWN
+
+
+def schema_of_records(source: DataConfig) -> TableSchema | None:
+    """`schema_of`, also of tables that were handed over in Python."""
+    corpus = here.find(source.source)
+    return schema_of(source) if corpus is None else corpus().schema
+
+
 def _read(
     file: Path,
     schema: TableSchema,
@@ -149,6 +217,7 @@ def _read(
     person: str,
     declared: tuple[str, ...],
 ) -> Corpus:
+    schema = schema.for_file(file)
     header = schema.header
     names = file_columns(file, header)
     wanted = _Wanted(
@@ -202,7 +271,7 @@ def table_bins(
 
 def column_of(file: Path, schema: TableSchema, name: str) -> list[str]:
     """The values of any column of a file, in the order of its records."""
-    columns = all_columns(file, schema.header)
+    columns = all_columns(file, schema.for_file(file).header)
     if name not in columns:
         raise RecordsError(
             f"Cannot read {file}: there is no column {name}. Choose from "
@@ -218,11 +287,11 @@ def from_frame(
     person: str = "",
     declared: Sequence[str] = (),
 ) -> Corpus:
-    """Records of a DataFrame of pandas, or of anything else with `columns` and
-    `frame[name]`.
+    """Records of a DataFrame of pandas, or of anything else that has named columns.
 
     Args:
-        frame: The table.
+        frame: The table: a DataFrame, anything with `columns` and `frame[name]`, a
+            structured array, a dictionary of arrays or a list of dictionaries.
         schema: Its schema, or the file of it.
         labels: Whether it has the schema's label, which public records do not need.
         person: The column with the person of each record, if there is one.
@@ -233,6 +302,13 @@ def from_frame(
     """
     described = open_schema(schema)
     header = described.header
+    given = as_frame(frame)
+    if given is None:
+        raise RecordsError(
+            f"Cannot read the table: a {type(frame).__name__} has no named columns. "
+            "Give a DataFrame, or a dictionary with an array for each column."
+        )
+    frame = given
     if declared:
         described.require_confirmed(Path("the table"))
     wanted = _Wanted(
@@ -261,8 +337,8 @@ def from_frame(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Dictionaries as what `from_frame` reads: a value that one of them lacks is
-    missing.
+    """Dictionaries, one for each record, as what `from_frame` reads: a value that one of
+    them lacks is missing.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -278,16 +354,74 @@ class _Rows:
         return len(self.rows)
 
 
+@dataclass(frozen=True)
+class _NamedArrays:
+    """Arrays by the names of their columns, as what `from_frame` reads."""
+
+    arrays: Mapping[str, Sequence[Any]]
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.arrays)
+
+    def __getitem__(self, name: str) -> Sequence[Any]:
+        return self.arrays[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays.values()), ()))
+
+
 def as_frame(records: Any) -> Any:
-    """A DataFrame as it is, and a list of dictionaries as what `from_frame` reads; None
-    for anything else.
+    """A DataFrame as it is, and a structured array, a dictionary of arrays and a list of
+    dictionaries as what `from_frame` reads; None for anything else.
     """
     if hasattr(records, "columns"):
         return records
-    is_list = isinstance(records, (list, tuple)) and bool(records)
-    if is_list and all(isinstance(row, Mapping) for row in records):
+    if is_named_arrays(records):
+        arrays = {str(name): _readable(values) for name, values in records.items()}
+        lengths = {name: len(values) for name, values in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            raise RecordsError(
+                f"Cannot read the table: its columns have {lengths} values. Give each "
+                "record one in every column."
+            )
+        return _NamedArrays(arrays)
+    names = getattr(getattr(records, "dtype", None), "names", None)
+    if names and records.ndim == 1:
+        return _NamedArrays({name: _readable(records[name]) for name in names})
+    if is_rows(records):
         return _Rows(records)
     return None
+
+
+def is_named_arrays(records: Any) -> bool:
+    """Whether this is a dictionary with an array or a list for each column."""
+    return (
+        isinstance(records, Mapping)
+        and bool(records)
+        and all(_is_column(values) for values in records.values())
+    )
+
+
+def is_rows(records: Any) -> bool:
+    """Whether this is a list with a dictionary of values for each record."""
+    is_list = isinstance(records, (list, tuple)) and bool(records)
+    return is_list and all(
+        isinstance(row, Mapping) and not is_named_arrays(row) for row in records
+    )
+
+
+def _is_column(values: Any) -> bool:
+    if isinstance(values, (list, tuple)):
+        return True
+    return getattr(values, "ndim", 0) == 1 or hasattr(values, "iloc")
+
+
+def _readable(values: Any) -> Sequence[Any]:
+    """A column without NumPy's bytes, which files have in place of texts."""
+    if getattr(getattr(values, "dtype", None), "kind", "") == "S":
+        return list(np.char.decode(values, "utf-8", "replace"))
+    return list(values)
 
 
 def _corpus(
@@ -319,7 +453,7 @@ def _corpus(
     if person >= 0:
         records = replace(records, person=factorize(map(same_name, names[2])))
     sites = _sites(names[1], wanted, where) if site >= 0 else None
-    return Corpus(records, site=sites)
+    return Corpus(records, site=sites, schema=schema)
 
 
 def _labels(
@@ -356,7 +490,7 @@ def _sites(names: Sequence[str], wanted: _Wanted, where: str) -> NDArray[np.int6
     return np.array([order[name] for name in plain], dtype=np.int64)
 
 
-def schema_rows(path: Path, rows: int = 1000) -> Corpus:
+def schema_rows(path: Path | TableSchema, rows: int = 1000) -> Corpus:
     """Records that are drawn from a schema alone, one column after the other: public
     data for a table without any. They are no one's.
     """

@@ -96,7 +96,7 @@ def _tried(
         points = {*column.range, *column.quantiles, *column.bins}
         points |= {float(np.nextafter(bound, -np.inf)) for bound in column.bins}
         ordered = sorted(points)
-        shown = [f"{point:g}" for point in ordered]
+        shown = [f"{point:g} {column.unit}".rstrip() for point in ordered]
         texts = [repr(point).replace(".", header.decimal) for point in ordered]
     else:
         texts = list(column.values)

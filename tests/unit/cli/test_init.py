@@ -141,6 +141,71 @@ def test_public_records_of_a_table_decide_on_its_schema(
     assert TableSchema.load(place / "new" / "schema.toml").header.confirmed
 
 
+def write_sites(place: Path) -> None:
+    (place / "sites").mkdir()
+    header, *lines = REGISTRY.splitlines()
+    columns = header.partition(",")[2]
+    for site in ("oslo", "rome"):
+        rows = [line.partition(",")[2] for line in lines if line.startswith(site)]
+        text = "\n".join([columns, *rows])
+        (place / "sites" / f"{site}.csv").write_text(text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--data", "sites"),
+        ("--data", "sites/rome.csv", "--data", "sites/oslo.csv"),
+    ],
+)
+@pytest.mark.parametrize("folder", [".", "new"])
+def test_each_site_may_have_its_file(
+    place: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], folder: str
+) -> None:
+    """The first file was left out, and a folder was "Is a directory"."""
+    write_sites(place)
+    more = ("--label", "diagnosis")
+    assert fedaux(monkeypatch, "init", "table", folder, *words, *more) == 0
+    config = Config.load(place / folder / "table.toml")
+    data = open_data(config)
+    sites = ["oslo", "rome"] if len(words) == 2 else ["rome", "oslo"]
+    assert list(data.clients) == sites
+    sizes = dict(zip(sites, map(len, data.parts), strict=True))
+    assert sizes["oslo"] > sizes["rome"] > 0  # 40 and 20 records
+    assert config.privacy.expected_records == 48
+
+
+def test_public_records_may_lie_in_the_folder(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sites(place)
+    public = ["age,stage", *[f"{20.5 + number},{number % 4}" for number in range(100)]]
+    (place / "sites" / "public.csv").write_text("\n".join(public))
+    words = ("--data", "sites", "--public", "sites/public.csv", "--label", "diagnosis")
+    assert fedaux(monkeypatch, "init", "table", *words) == 0
+    config = Config.load(place / "table.toml")
+    assert open_data(config).clients == ("oslo", "rome")
+    assert config.prototypes == (PrototypeSpec("tabular"),)
+    comment = (place / "table.toml").read_text()
+    assert "cannot show which columns matter" in comment
+
+
+def test_a_folder_without_a_table_is_named(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "empty").mkdir()
+    words = ("--data", "empty", "--label", "diagnosis")
+    assert fedaux(monkeypatch, "init", "table", *words) != 0
+    assert "there is no .csv and no .parquet in it" in paragraph(
+        capsys.readouterr().err
+    )
+    words = ("--data", "empty", "--data", "empty", "--public", "empty")
+    assert fedaux(monkeypatch, "init", "images", *words) == 2
+    assert "only a table can be several files" in paragraph(
+        capsys.readouterr().err.replace("│", "")
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from fedaux.data.table_choices import (
-    TableError,
+    names_of_files,
     propose,
     propose_column,
-    read_texts,
     release_choices,
     site_names,
 )
 from fedaux.data.table_encoding import encode
 from fedaux.data.table_schema import Column, TableHeader, TableSchema
+from fedaux.data.table_texts import TableError, read_texts
 from fedaux.data.tables import table as read_by_schema
 
 RNG = np.random.default_rng(0)
@@ -211,10 +211,90 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
         read_texts(tmp_path / "none.csv")
 
 
-def test_public_records_written_otherwise_are_refused(tmp_path: Path) -> None:
-    public = write(tmp_path, rows_of(), "public.csv", delimiter=";")
-    with pytest.raises(TableError, match="Save both alike"):
-        propose(write(tmp_path, rows_of()), "diagnosis", "", public)
+def test_files_may_be_written_in_several_ways(tmp_path: Path) -> None:
+    """They were refused, "Save both alike"."""
+    columns = rows_of()
+    numbers = [str(value).replace(".", ",") for value in columns["pressure"]]
+    files = [write(tmp_path, columns, f"{name}.csv") for name in "ab"]
+    other = columns | {"pressure": numbers}
+    files.append(write(tmp_path, other, "c.csv", delimiter=";", encoding="cp1252"))
+    public = write(tmp_path, columns, "public.csv", delimiter="|")
+    for shared in (None, public):
+        proposal = propose(files, "diagnosis", "hospital", shared)
+        schema = proposal.schema
+        assert schema.header.delimiter == ","
+        assert schema.header.site == ""
+        assert schema.columns["pressure"].kind == "number"
+        assert schema.written["c.csv"].delimiter == ";"
+        assert "c.csv is written with ';', ',' and utf-8" in " ".join(proposal.notes)
+        saved = tmp_path / "schema.toml"
+        saved.write_text(schema.to_toml(), "utf-8")
+        assert TableSchema.load(saved) == schema
+        assert replace(schema, written={}).hash == schema.hash
+        read = read_by_schema(tmp_path, saved, files=[file.name for file in files])
+        assert read.site is not None
+        assert read.site.tolist() == [0] * 60 + [1] * 60 + [2] * 60
+        rows = read.train.x.reshape(3, 60, -1)
+        assert np.array_equal(rows[0], rows[2])
+    assert read_by_schema(public, saved, labels=False).train.x.shape[0] == 60
+
+
+def test_files_of_one_name_are_written_alike(tmp_path: Path) -> None:
+    files = []
+    for name, mark in (("oslo", ","), ("rome", ";")):
+        (tmp_path / name).mkdir()
+        files.append(write(tmp_path / name, rows_of(), "table.csv", delimiter=mark))
+    with pytest.raises(TableError, match=r"another file of the name table\.csv"):
+        propose(files, "diagnosis")
+    assert names_of_files(files) == ["oslo", "rome"]
+
+
+def test_a_row_index_and_keys_are_left_out(tmp_path: Path) -> None:
+    columns = {"": list(range(60)), **rows_of()}
+    columns["key"] = RNG.integers(0, 2**62, 60).tolist()
+    columns["income"] = (20_000 + RNG.integers(0, 90_000, 60)).tolist()
+    schema = propose(write(tmp_path, columns), "diagnosis", "hospital").schema
+    assert schema.dropped[""] == "row index"
+    without_site = propose(tmp_path / "a.csv", "diagnosis").schema
+    assert without_site.dropped[""] == "row index"
+    assert schema.dropped["key"] == "an identifier: a number for each record"
+    assert schema.columns["income"].kind == "number"
+    saved = tmp_path / "schema.toml"
+    saved.write_text(schema.to_toml(), "utf-8")
+    assert TableSchema.load(saved) == schema
+    assert len(read_by_schema(tmp_path / "a.csv", saved).train) == 60
+
+
+def test_numbers_of_records_begin_anew_in_each_file(tmp_path: Path) -> None:
+    files = [write(tmp_path, rows_of(), f"{name}.csv") for name in "ab"]
+    schema = propose(files, "diagnosis").schema
+    assert schema.dropped["visit"] == "an identifier: a number for each record"
+    assert schema.dropped["patient_id"].startswith("an identifier")
+
+
+def test_a_column_that_a_file_lacks_is_left_out(tmp_path: Path) -> None:
+    columns = rows_of()
+    files = [write(tmp_path, columns, "a.csv")]
+    del columns["age"]
+    files.append(write(tmp_path, columns, "b.csv"))
+    assert propose(files, "diagnosis").schema.dropped["age"] == "not in b.csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("age (years)", "years"),
+        ("weight_kg", "kg"),
+        ("dose [mg/l]", "mg/l"),
+        ("weight", ""),
+        ("ward_a", ""),
+        ("flag (yes or no, please)", ""),
+    ],
+)
+def test_units_are_those_of_the_names(name: str, unit: str) -> None:
+    column, _ = propose_column(name, ["1.5", "2.5", "4.0"] * 9, ".", 27)
+    assert column is not None
+    assert column.unit == unit
 
 
 def test_lines_of_another_length_are_told(tmp_path: Path) -> None:
@@ -232,22 +312,45 @@ def test_lines_of_another_length_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("records", "classes", "public", "expected"),
     [
-        (1_999, 2, True, {"scorer": "class-moments", "embedding_dim": 0}),
-        (500, 7, True, {"scorer": "class-embedding", "embedding_dim": 14}),
+        (
+            1_999,
+            2,
+            100,
+            {
+                "prototypes": ["tabular"],
+                "privacy.scorer": "class-moments",
+                "privacy.embedding_dim": 0,
+            },
+        ),
+        (
+            500,
+            7,
+            200,
+            {"privacy.scorer": "class-embedding", "privacy.embedding_dim": 14},
+        ),
         # no public records say which directions matter
-        (500, 7, False, {"scorer": "class-embedding", "embedding_dim": 32}),
-        (2_000, 2, True, {"embedding_dim": 0}),
-        (2_000, 2, False, {"embedding_dim": 0}),
-        (10_000, 2, True, {"embedding_dim": 100}),
+        (
+            500,
+            7,
+            0,
+            {"privacy.scorer": "class-embedding", "privacy.embedding_dim": 32},
+        ),
+        (2_000, 2, 200, {"privacy.embedding_dim": 0}),
+        (2_000, 2, 0, {"privacy.embedding_dim": 0}),
+        (10_000, 2, 200, {"privacy.embedding_dim": 100}),
     ],
 )
 def test_few_records_carry_few_directions(
-    records: int, classes: int, public: bool, expected: dict[str, Any]
+    records: int, classes: int, public: int, expected: dict[str, Any]
 ) -> None:
     chosen = release_choices(records, classes, public)
-    assert {choice.key: choice.value for choice in chosen} == {
-        f"privacy.{name}": value for name, value in expected.items()
-    }
+    assert {choice.key: choice.value for choice in chosen} == expected
+
+
+@pytest.mark.parametrize(("public", "epsilon"), [(99, 1.0), (100, 0.2)])
+def test_a_map_needs_public_rows_and_little_noise(public: int, epsilon: float) -> None:
+    keys = [choice.key for choice in release_choices(500, 2, public, epsilon)]
+    assert keys == ["privacy.scorer", "privacy.embedding_dim"]
 
 
 def test_names_of_sites() -> None:

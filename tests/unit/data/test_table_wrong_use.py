@@ -96,13 +96,13 @@ REFUSED: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
         {"site": ""},
         "no column is left",
     ),
+}
+NOTED: dict[str, tuple[str, dict[str, Any], str]] = {
     "public records in another hand": (
         USUAL,
         {"public": USUAL.replace(",", ";")},
-        "Save both alike",
+        "public.csv is written with ';', '.' and utf-8, as [written] in the schema",
     ),
-}
-NOTED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a label in the public file": (
         USUAL,
         {"public": USUAL},

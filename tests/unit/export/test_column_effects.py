@@ -4,6 +4,7 @@ have; and the model among scikit-learn's.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -100,6 +101,18 @@ def test_of_more_classes_the_one_that_is_moved_furthest_is_named() -> None:
             spans.append(max(moved) - min(moved))
         assert effect.effect == pytest.approx(max(spans), rel=1e-4)
         assert effect.towards == classes[int(np.argmax(spans))]
+
+
+def test_numbers_are_shown_with_their_unit() -> None:
+    age = replace(SCHEMA.columns["age"], unit="years", missing=False)
+    schema = replace(SCHEMA, columns={**SCHEMA.columns, "age": age})
+    effects = column_effects(network(2), SCHEMA, ("h", "ill"))
+    assert not any("years" in effect.largest for effect in effects)
+    made = build(PrototypeSpec("linear"), (len(column_names(schema)),), 2, seed=0)
+    (effect,) = [
+        one for one in column_effects(made, schema, ("h", "ill")) if one.column == "age"
+    ]
+    assert {effect.largest, effect.smallest} == {"0 years", "100 years"}
 
 
 def test_a_network_with_hidden_layers_has_no_effects() -> None:
