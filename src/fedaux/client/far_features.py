@@ -34,6 +34,15 @@ LEAST_RECORDS = 20  # of fewer, the mean direction is mostly chance
 # modern text; at most .48 for one class of the public kind.
 FAR_FROM_PUBLIC = 0.25
 OF_ONE_CLASS = 0.4
+PUBLIC_IS_FAR = "the public data are of another kind than this client's records"
+OTHER_PUBLIC_DATA = "Use public data of the same kind, unlabelled"
+DRAWN_ROWS_ARE_FAR = (
+    "the rows that are drawn from the schema are unlike this client's records"
+)
+CORRECT_THE_SCHEMA = (
+    "Check the ranges and quantiles in the schema: half of the values should lie on "
+    "each side of the middle. Or name public records in [aux], if there are any"
+)
 ONCE = "far-features"  # in a simulation's vault, if the warning was given
 log = logging.getLogger(__name__)
 
@@ -80,6 +89,7 @@ def warn_of_far_features(
     order: PrepareOrder,
     own_data: Callable[[], tuple[Records, Features]],
     once_in: Path | None = None,
+    drawn: bool = False,
 ) -> None:
     """Warn the owner if the public features are of another kind than this client's.
 
@@ -90,6 +100,7 @@ def warn_of_far_features(
         order: What is asked, with the public map.
         own_data: Loads the client's records and their features.
         once_in: The vault of a simulation, whose clients warn once together.
+        drawn: Whether the public rows are drawn from a table's schema.
     """
     try:
         records, features = own_data()
@@ -101,14 +112,15 @@ def warn_of_far_features(
     except Exception:
         return
     log.warning(
-        "%s: the public data are of another kind than this client's records: in "
-        "features, their mean direction has length %.2f (far: above %.2f). The head "
-        "computed from releases then loses accuracy, most of all with few records or a "
-        "small ε. Use public data of the same kind, unlabelled. This was checked here "
-        "before anything was spent. The server is not told.",
+        "%s: %s: in features, their mean direction has length %.2f (far: above %.2f). "
+        "The head computed from releases then loses accuracy, most of all with few "
+        "records or a small ε. %s. This was checked here before anything was spent. "
+        "The server is not told.",
         order.client,
+        DRAWN_ROWS_ARE_FAR if drawn else PUBLIC_IS_FAR,
         math.sqrt(found.found),
         math.sqrt(found.limit),
+        CORRECT_THE_SCHEMA if drawn else OTHER_PUBLIC_DATA,
     )
 
 

@@ -39,6 +39,7 @@ from fedaux.core.failures import OrderError
 from fedaux.core.versions import versions_text
 from fedaux.data.federated import class_names
 from fedaux.data.records import Records
+from fedaux.data.tables import is_drawn
 from fedaux.messages import (
     MESSAGE_VERSION,
     Answer,
@@ -213,7 +214,8 @@ def releases_of(order: PrepareOrder, site: Site) -> Releases:
         return load_records(site, order), load_features(order, site)
 
     once_in = site.vault if site.is_simulated else None
-    return Releases(AnswerStore.of(site, order.client), own_data, once_in)
+    drawn = is_drawn(site.config.aux)
+    return Releases(AnswerStore.of(site, order.client), own_data, once_in, drawn)
 
 
 def looks_of(order: LookOrder, site: Site) -> Looks:

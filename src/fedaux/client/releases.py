@@ -44,11 +44,13 @@ class Releases:
         store: Where they are kept.
         own_data: Loads the client's records and their features.
         once_in: The vault of a simulation, whose clients warn once together.
+        drawn: Whether the public rows are drawn from a table's schema.
     """
 
     store: AnswerStore
     own_data: OwnData
     once_in: Path | None = None
+    drawn: bool = False
 
     @property
     def privacy(self) -> PrivacyConfig:
@@ -104,7 +106,9 @@ class Releases:
             self._plan(order),
             lambda: self.summary(order),
             draw,
-            lambda: warn_of_far_features(order, self.own_data, self.once_in),
+            lambda: warn_of_far_features(
+                order, self.own_data, self.once_in, self.drawn
+            ),
         )
 
     def _plan(self, order: PrepareOrder) -> Callable[[list[Entry]], Mechanism]:

@@ -116,6 +116,17 @@ def test_the_warning_is_in_the_log_of_the_client(
     assert "the public data are of another kind" in line.getMessage()
 
 
+def test_rows_of_a_schema_are_not_called_public_data(
+    public: Arrays, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It said "Use public data of the same kind" where there are none."""
+    warn_of_far_features(order_with(public), own_data(5.0), drawn=True)
+    (line,) = caplog.records
+    assert "the rows that are drawn from the schema are unlike" in line.getMessage()
+    assert "Check the ranges and quantiles in the schema" in line.getMessage()
+    assert "Use public data" not in line.getMessage()
+
+
 def test_simulated_clients_warn_once(
     public: Arrays, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
