@@ -45,6 +45,10 @@ from fedaux.core import here
 
 RandomFeatures = Annotated[int, Within("[0, 100000]")]
 BALANCED = "balanced"  # of `class_weights`
+TABLE_SOURCES = ("table", "schema")
+# the network where none is named: its columns, scaled like public ones. Nothing
+# pre-trains `mlp` on rows of numbers, whose scales may be far from one another
+OF_NUMBERS = "linear"
 Precision = Literal["auto", "float32", "bfloat16"]
 
 
@@ -501,7 +505,9 @@ class Config(Settings):
 
 
 def _complete(table: dict[str, Any]) -> None:
-    """Add the method's own defaults to a table, where it leaves these settings out."""
+    """Add the method's own defaults to a table, and those of rows of a table, where it
+    leaves these settings out.
+    """
     name = table.get("method", Config.method)
     for key, value in find_method(name).defaults if isinstance(name, str) else ():
         section, _, leaf = key.rpartition(".")
@@ -509,6 +515,15 @@ def _complete(table: dict[str, Any]) -> None:
         # else a section that is made already, or an error that `from_table` describes
         if isinstance(place, dict):
             place.setdefault(leaf, value)
+    if any(_reads_table(table.get(section)) for section in ("data", "aux")):
+        table.setdefault("prototypes", [OF_NUMBERS])
+
+
+def _reads_table(section: Any) -> bool:
+    """Whether a section names a table of numbers and categories."""
+    if isinstance(section, (DataConfig, AuxConfig)):
+        return section.source in TABLE_SOURCES
+    return isinstance(section, Mapping) and section.get("source") in TABLE_SOURCES
 
 
 def run_id(table: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ deviation 1 one rate fits all. The statistics are those of D⁻, so they are pub
 from __future__ import annotations
 
 import inspect
+import math
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -308,7 +309,9 @@ def build(
         with user_code("prototype", spec.name):
             arguments = [shape] if _takes_shape(factory) else []
             features = factory(*arguments, **dict(spec.options))
-            if not hasattr(features, "width"):
+            if isinstance(features, nn.Linear):
+                features = logistic_regression(features, shape, classes)
+            elif not hasattr(features, "width"):
                 features = without_last_layer(features, shape)
         return Prototype(features, classes)
 
@@ -355,6 +358,23 @@ def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     setattr(network.get_submodule(parent), leaf, nn.Identity())
     network.width = last.in_features  # type: ignore[assignment]
     return network
+
+
+def logistic_regression(
+    layer: nn.Linear, shape: tuple[int, ...], classes: int
+) -> nn.Module:
+    """The features of a model that is one linear layer: the numbers of a record."""
+    takes = (layer.in_features, layer.out_features)
+    if shape != takes[:1] or classes != takes[1]:
+        numbers = " × ".join(map(str, shape)) or "no"
+        raise UnsupportedNetworkError(
+            f"Cannot use the model Linear{takes}: a record has {numbers} numbers, and "
+            f"there are {classes} classes. Give nn.Linear({math.prod(shape)}, "
+            f"{classes}), after an nn.Flatten() if records have several dimensions."
+        )
+    features = nn.Flatten()
+    features.width = layer.in_features  # type: ignore[assignment]
+    return features
 
 
 def inputs_of(

@@ -50,6 +50,7 @@ def initial_state(server: Server) -> RunState:
     """
     config = server.config
     check_start(server)
+    scale_columns(server)
     if server.method.pretrained:
         pretrain_extractors(server)
     weights = server.networks.weights()
@@ -123,6 +124,19 @@ def refuse_carried_weights(server: Server) -> None:
         )
 
 
+def scale_columns(server: Server) -> None:
+    """Let networks for rows of numbers centre and scale them as public ones are, with
+    any method: it trains no weight. Columns may be of scales far from one another.
+    """
+    public = server.public.aux
+    if not is_table(public.x):
+        return
+    for extractor in server.networks.extractors.values():
+        columns = extractor.columns if isinstance(extractor, TableMap) else extractor
+        if isinstance(columns, Columns):
+            columns.fit(public.gather())
+
+
 def pretrain_extractors(server: Server) -> None:
     """Pre-train the extractor of every prototype, or load what was published (P1)."""
     epochs = server.config.pretrain.epochs
@@ -157,8 +171,7 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path | None:
         return None
     public = server.public.aux
     if isinstance(extractor, Columns):
-        if is_table(public.x):
-            extractor.fit(public.gather())
+        scale_columns(server)
         return None
     if is_table(public.x) and not isinstance(extractor, TableMap):
         report(Notice(_not_pretrained(server.config, spec)))
