@@ -97,9 +97,8 @@ def as_corpus(value: Any, what: str, size: int | None = None) -> Corpus:
         return tidy(from_huggingface(value, size=size))
     if hasattr(value, "columns") and hasattr(value, "iloc"):
         raise DataError(
-            f"Cannot read {what}: it is a DataFrame, in which nothing declares the "
-            "label. Give a pair (df.drop(columns='label').to_numpy(), "
-            "df['label'].to_numpy()), or the file itself by `fedaux init table`."
+            f"Cannot read {what}: it is a DataFrame, and data are none. Give data as a "
+            "DataFrame as well, with label='…', its column of the class."
         )
     if isinstance(value, Dataset):
         return tidy(from_torch(value, size=size))
@@ -247,7 +246,7 @@ def joined(corpora: Sequence[Corpus], what: str) -> Corpus:
         y = np.concatenate([part.labels for part in parts])
         records = replace(records, y=y)
     site = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    return Corpus(records, classes=classes, site=site)
+    return Corpus(records, classes=classes, site=site, schema=corpora[0].schema)
 
 
 def name_corpus(corpus: Corpus, label: str) -> str:
@@ -267,4 +266,6 @@ def name_corpus(corpus: Corpus, label: str) -> str:
                 content.append(np.ascontiguousarray(array).tobytes())
     if corpus.site is not None:
         content.append(corpus.site.tobytes())
+    if corpus.schema is not None:
+        content.append(corpus.schema.hash)
     return here.add(label, lambda: corpus, *content)

@@ -27,6 +27,12 @@ from fedaux.data.lines import MAX_FIELD_SIZE, lines_of, split_line
 from fedaux.data.parquet import open_parquet, python_value
 from fedaux.data.records import Corpus, Records
 
+# what to do where numbers and categories were taken for texts
+OF_A_TABLE = (
+    "Read a table of numbers and categories by `fedaux init table`, or in Python with "
+    "label='…', its column of the class."
+)
+
 TextRow = Mapping[str, Any]
 
 
@@ -130,7 +136,8 @@ class _Table:
             raise ValueError(
                 f"Cannot read the data: {file} has no column {', '.join(missing)}, "
                 f"there is {', '.join(map(str, present))}. Name the columns in [data]: "
-                'options = {text = "...", label = "..."}, person = "...".'
+                'options = {text = "...", label = "..."}, person = "...". '
+                f"{OF_A_TABLE}"
             )
 
     def require_values(self, file: Path, count: int, row: TextRow) -> None:
@@ -140,7 +147,7 @@ class _Table:
                 f"Cannot read the data: {file}, record {count}: nothing in "
                 f"{', '.join(missing)}, there is {', '.join(map(str, row))}. Name the "
                 "columns with text=... and label=... (label='' for text without "
-                "labels), or fix the record."
+                f"labels), or fix the record. {OF_A_TABLE}"
             )
 
     def text(self, row: TextRow) -> str:

@@ -17,7 +17,7 @@ from fedaux.config.sections import DataConfig
 from fedaux.core.arrays import fingerprint_arrays
 from fedaux.data.federated import ServerData, client_names, open_public
 from fedaux.data.records import RecordSpec
-from fedaux.data.tables import schema_of
+from fedaux.data.tables import schema_of_records
 from fedaux.export.column_effects import ColumnEffect, column_effects
 from fedaux.export.model import FORMAT, Card, Model
 from fedaux.export.onnx_graph import check_onnx_support
@@ -78,7 +78,7 @@ def make_models(state: RunState) -> dict[str, Model]:
     public = open_public(state.config)
     record_spec = RecordSpec.of(public.test)
     pretrained_by_method = find_method(state.config.method).pretrained
-    schema = schema_of(state.config.data)
+    schema = schema_of_records(state.config.data)
     models: dict[str, Model] = {}
     for spec in state.config.prototypes:
         network = restore_network(state, spec, record_spec, len(public.classes))
@@ -99,7 +99,7 @@ def effects_of_columns(state: RunState, public: ServerData) -> list[ColumnEffect
     """Return how far each column of a table can move the first linear model of a run;
     [] where there is none.
     """
-    schema = schema_of(state.config.data)
+    schema = schema_of_records(state.config.data)
     if schema is None:
         return []
     record_spec = RecordSpec.of(public.test)

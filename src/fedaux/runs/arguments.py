@@ -14,7 +14,7 @@ from torch import nn
 from fedaux.config.methods import Method
 from fedaux.config.parsing import ConfigError, keys_of, set_key, to_plain, type_hints
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import Config
+from fedaux.config.schema import OF_NUMBERS, Config
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core import here
 from fedaux.core.errors import unknown_name
@@ -27,10 +27,19 @@ from fedaux.data.objects import (
     source_of,
     with_test,
 )
-from fedaux.data.records import Corpus, is_table
+from fedaux.data.records import Corpus, Records, is_table
 from fedaux.data.sources import SOURCES, open_source
+from fedaux.data.table_schema import TableSchema
+from fedaux.runs.table_arguments import (
+    TableArguments,
+    by_schema,
+    parts_of,
+    set_tables,
+)
+from fedaux.runs.table_arguments import is_table as is_named_table
 
-OBJECTS = ("data", "public", "test", "model", "size")  # keywords that are no settings
+# keywords that are no settings
+OBJECTS = ("data", "public", "test", "model", "size", "label", "site", "schema")
 # to which the images of a folder are resized where nothing else is said
 IMAGE_SIZE = 32
 LONGEST_PATH_PART = 255  # of a file; a longer text is no path
@@ -44,6 +53,9 @@ def make_config(
     test: Any = None,
     model: Any = None,
     size: int | None = None,
+    label: str = "",
+    site: str = "",
+    schema: str | PurePath | TableSchema | None = None,
     **settings: Any,
 ) -> Config:
     """Return the validated configuration that these arguments of `fedaux.run`, which
@@ -56,7 +68,27 @@ def make_config(
         table["method"] = method_name_of(method)
     for key, value in settings.items():
         _set(table, key, value)
-    if data is not None:
+    if isinstance(data, Corpus) and data.schema is not None:
+        test = by_schema(test, data.schema)
+        public = by_schema(public, data.schema, labels=False)
+    arguments = TableArguments(label, site, schema)
+    if _are_tables(data, arguments):
+        for section in ("data", "aux", "privacy", "federation"):
+            if section in table:
+                table[section] = _section(table, section)
+        if isinstance(public, AuxConfig) or (
+            isinstance(public, Mapping) and not is_named_table(public)
+        ):
+            _set_public(table, public, size)
+            public = None
+        set_tables(table, data, public, test, arguments)
+        public = None
+    elif arguments.given:
+        raise ConfigError(
+            "Cannot use label, site and schema: they are about the columns of a table. "
+            "Give it: data=frame, or data='registry.csv'."
+        )
+    elif data is not None:
         _set_data(table, data, test, size)
     elif test is not None:
         raise ConfigError(
@@ -69,10 +101,28 @@ def make_config(
         models = model if isinstance(model, (list, tuple)) else [model]
         table["prototypes"] = [_prototype(network) for network in models]
     config = Config.from_dict(table)
-    if "prototypes" in table or not (config.frozen_features and _has_numbers(config)):
+    if "prototypes" in table or not _has_numbers(config):
         return config
-    # Random features that nothing trains lose a part of what the columns say.
-    return replace(config, prototypes=(PrototypeSpec("linear"),))
+    return replace(config, prototypes=(PrototypeSpec(OF_NUMBERS),))
+
+
+def _are_tables(data: Any, arguments: TableArguments) -> bool:
+    """Whether data are tables: DataFrames and named arrays always are, and files where
+    something says what their columns are.
+    """
+    if data is None or isinstance(data, (Corpus, Records, DataConfig, tuple)):
+        return False
+    if isinstance(data, Mapping) and not is_named_table(data):
+        return False
+    if arguments.given:
+        return True
+    if isinstance(data, (str, PurePath)):  # else a file of texts
+        return False
+    return any(
+        is_named_table(part)
+        for part in parts_of(data)
+        if not isinstance(part, (str, PurePath))
+    )
 
 
 def _has_numbers(config: Config) -> bool:

@@ -25,6 +25,9 @@ from fedaux.server.result import FinishedRun
 from fedaux.server.site_figures import describe_site_test
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fedaux.export.column_effects import ColumnEffect
     from fedaux.export.model import Model
     from fedaux.report.charts import Chart
@@ -149,6 +152,27 @@ class Result(FinishedRun):
         accuracies = self.accuracies
         labels = list(accuracies or self.models)
         return self.models[max(labels, key=lambda label: accuracies.get(label, 0.0))]
+
+    @property
+    def classes_(self) -> NDArray[np.str_]:
+        """The names of the classes, in the order of the columns of `predict_proba`."""
+        return self.model.classifier.classes_
+
+    def predict(self, records: Any) -> NDArray[np.str_]:
+        """Predict the name of the class of each record, as scikit-learn's classifiers do.
+
+        Args:
+            records: As for `Model.predict`: arrays, or of a table a DataFrame.
+        """
+        return self.model.classifier.predict(records)
+
+    def predict_proba(self, records: Any) -> NDArray[np.float32]:
+        """Predict probabilities (N, C), with columns in the order of `classes_`.
+
+        Args:
+            records: As for `predict`.
+        """
+        return self.model.predict(records)
 
     @property
     def columns(self) -> list[ColumnEffect]:

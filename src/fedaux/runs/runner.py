@@ -29,6 +29,7 @@ from fedaux.core.progress import (
 )
 from fedaux.data.federated import FederatedData, client_names, open_data
 from fedaux.data.records import is_text
+from fedaux.data.table_schema import TableSchema
 from fedaux.flower.client_app import app
 from fedaux.flower.federation import GridFederation
 from fedaux.flower.in_process import InProcessGrid
@@ -64,6 +65,9 @@ def run(
     test: Any = None,
     model: Any = None,
     size: int | None = None,
+    label: str = "",
+    site: str = "",
+    schema: str | Path | TableSchema | None = None,
     on_progress: OnProgress | None = None,
     cache: Path | None = None,
     callbacks: Sequence[Callback] = (),
@@ -92,15 +96,23 @@ def run(
         data: Labelled private data, split between the clients. A list has one entry for
             each client. An entry is a pair (x, y), a `Corpus`, a dataset of PyTorch or
             Hugging Face, a folder or file, the name of a source, or a table of settings
-            `[data]`.
+            `[data]`. With `label`, it is a table: a DataFrame, a .csv or .parquet, a
+            structured array or a dictionary of arrays.
         public: Public unlabelled data, as `data`, without labels. None: held out of the
-            private data.
+            private data, or for a table drawn from its schema.
         test: Labelled test data. None: a fifth of the private data is held out.
         model: The name of a network, a class of `nn.Module`, a function that makes one,
-            or a list of several. None: `mlp`, for rows of numbers whose features stay
-            frozen (private-head, ridge, head_only), `linear`, the columns themselves.
+            or a list of several. None: `mlp`, for rows of numbers `linear`, the columns
+            themselves, scaled like public ones. For a private head of few records of a
+            table in two classes, with public records, it is `tabular`.
         size: The size of images in pixels, for images that come from a folder or a
             dataset.
+        label: Of a table, the column of the class.
+        site: Of a table, the column that says whose a record is. Each site is then a
+            client.
+        schema: Of a table, what its columns are: a schema.toml or a `TableSchema`.
+            None: proposed as `fedaux init table` does, from the public records if there
+            are any. The model has it, `result.model.schema`.
         on_progress: Called with an event of `fedaux.core.progress` as work proceeds, or
             None: a panel in a terminal or a notebook, else lines on standard error.
         cache: The folder for extractors and features. By default `$FEDAUX_CACHE`, else
@@ -117,7 +129,16 @@ def run(
         The finished run, with its accuracy, history, model and privacy statement.
     """
     config = make_config(
-        method, data=data, public=public, test=test, model=model, size=size, **settings
+        method,
+        data=data,
+        public=public,
+        test=test,
+        model=model,
+        size=size,
+        label=label,
+        site=site,
+        schema=schema,
+        **settings,
     )
     if folder is None:
         name = config.method.removeprefix(here.PREFIX)

@@ -41,8 +41,10 @@ class Softmax(Net):
         return super().forward(x).softmax(1)
 
 
-def test_frozen_features_of_numbers_are_their_columns() -> None:
-    """Random features would stay random; images and trained networks are left alone."""
+def test_rows_of_numbers_are_their_columns() -> None:
+    """Nothing would scale the columns for `mlp`, nor pre-train it; images and texts keep
+    it (`test_columns_of_any_scale_are_scaled_like_public_ones`).
+    """
     numbers = RNG.normal(size=(60, 4))
 
     def network(method: str, x: Any = numbers, **keywords: Any) -> str:
@@ -51,7 +53,9 @@ def test_frozen_features_of_numbers_are_their_columns() -> None:
     assert network("private-head") == "linear"
     assert network("ridge") == "linear"
     assert network("fedaux", head_only=True) == "linear"
-    assert network("fedaux") == "mlp"
+    assert network("fedaux") == "linear"
+    assert network("fedaux", X) == "mlp"
+    assert network("fedaux", model="mlp") == "mlp"
     assert network("private-head", X) == "mlp"
     assert network("private-head", model="mlp") == "mlp"
     assert network("private-head", prototypes=["cnn"]) == "cnn"
@@ -357,14 +361,6 @@ def test_comparisons_are_checked_too(tmp_path: Path) -> None:
         ConfigError, match=r"jobs = 2: it needs parts that other processes can import"
     ):
         fedaux.compare(["fedavg", Method("Mine")], tmp_path, data=(X, Y), jobs=2)
-
-
-def test_a_data_frame_says_how_it_is_given() -> None:
-    """It had "no labels"."""
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"age": [1.0, 2.0], "label": [0, 1]})
-    with pytest.raises(FedauxError, match=r"data: it is a DataFrame.*drop\(columns="):
-        make_config("fedaux", data=frame)
 
 
 def test_float_images_of_0_to_255_are_images() -> None:
