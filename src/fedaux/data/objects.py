@@ -108,10 +108,23 @@ def as_corpus(value: Any, what: str, size: int | None = None) -> Corpus:
                 f"Cannot read {what}: a tuple is a pair (x, y), not {len(value)} "
                 "parts. Give test data as test=(x, y)."
             )
-        x = as_rows(value[0], f"{what}: x")
+        x = _rows_of_pair(value[0], what)
         y, classes = _labels(value[1], len(x), what)
         return tidy(Corpus(Records(x, y), classes=classes))
     return tidy(Corpus(Records(as_rows(value, what))))
+
+
+def _rows_of_pair(value: Any, what: str) -> NDArray[Any]:
+    try:
+        return as_rows(value, f"{what}: x")
+    except DataError as error:
+        if not hasattr(value, "iloc"):
+            raise
+        raise DataError(
+            f"Cannot read {what}: x is a DataFrame with words, NaN or infinity. Give "
+            "it whole, data=frame, with label='…', its column of the class: words and "
+            "gaps are then read as well."
+        ) from error
 
 
 def as_rows(value: Any, what: str = "records") -> NDArray[Any]:

@@ -46,7 +46,7 @@ INTERVALS = 10
 # below which noise hides what a trained map shows (docs/tables.md)
 LEAST_EPSILON_OF_MAP = 0.3
 LEAST_ROWS_OF_MAP = 100
-WIDE = 2**31  # a range of whole numbers that are keys, if hardly any occurs twice
+WIDE_RANGE = 2**31  # a range of whole numbers that are keys, if hardly any occurs twice
 NESTED = "nested: make a column of each part"
 ROW_INDEX = "row index"
 DRAWN_ROWS = 1000  # public rows, where there are none
@@ -63,12 +63,14 @@ FLAGS = (
 IDENTIFIER = re.compile(
     r"(^|[^a-z])(id|ids|uuid|guid|mrn|ssn|key|nr|no|number|index|row)$", re.IGNORECASE
 )
-UNITS = (
+UNIT_NAMES = (
     "kg|g|mg|ug|ng|lb|lbs|oz|km|m|cm|mm|ft|in|l|ml|dl|s|sec|ms|min|h|hr|hours|days|"
     "weeks|months|years|yrs|bpm|mmhg|celsius|fahrenheit|pct|percent|eur|usd|gbp|chf"
 )
 # age (years), weight_kg
-UNIT = re.compile(rf"[(\[]([^()\[\]]{{1,12}})[)\]]$|_({UNITS})$", re.IGNORECASE)
+NAMED_UNIT = re.compile(
+    rf"[(\[]([^()\[\]]{{1,12}})[)\]]$|_({UNIT_NAMES})$", re.IGNORECASE
+)
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
 
 
@@ -314,7 +316,7 @@ def _propose_number(
         codes = tuple(sorted(counts, key=float))
         return Column("category", values=codes, missing=missing), ""
     hardly_twice = len(counts) > max(FEW_CODES, UNIQUE * len(numbers))
-    if whole and hardly_twice and np.ptp(numbers) >= WIDE:
+    if whole and hardly_twice and np.ptp(numbers) >= WIDE_RANGE:
         return None, f"{AN_IDENTIFIER}: a number for each record"
     low, high = _round_range(float(numbers.min()), float(numbers.max()))
     shares = np.linspace(0.0, 1.0, 11)
@@ -329,7 +331,7 @@ def _propose_number(
 
 def unit_of(name: str) -> str:
     """The unit that a column's name ends in, or ""."""
-    found = UNIT.search(name)
+    found = NAMED_UNIT.search(name)
     return "" if found is None else next(filter(None, found.groups()))
 
 

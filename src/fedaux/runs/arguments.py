@@ -33,10 +33,10 @@ from fedaux.data.table_schema import TableSchema
 from fedaux.runs.table_arguments import (
     TableArguments,
     by_schema,
+    has_named_columns,
     parts_of,
     set_tables,
 )
-from fedaux.runs.table_arguments import is_table as is_named_table
 
 # keywords that are no settings
 OBJECTS = ("data", "public", "test", "model", "size", "label", "site", "schema")
@@ -77,7 +77,7 @@ def make_config(
             if section in table:
                 table[section] = _section(table, section)
         if isinstance(public, AuxConfig) or (
-            isinstance(public, Mapping) and not is_named_table(public)
+            isinstance(public, Mapping) and not has_named_columns(public)
         ):
             _set_public(table, public, size)
             public = None
@@ -112,14 +112,14 @@ def _are_tables(data: Any, arguments: TableArguments) -> bool:
     """
     if data is None or isinstance(data, (Corpus, Records, DataConfig, tuple)):
         return False
-    if isinstance(data, Mapping) and not is_named_table(data):
+    if isinstance(data, Mapping) and not has_named_columns(data):
         return False
     if arguments.given:
         return True
     if isinstance(data, (str, PurePath)):  # else a file of texts
         return False
     return any(
-        is_named_table(part)
+        has_named_columns(part)
         for part in parts_of(data)
         if not isinstance(part, (str, PurePath))
     )

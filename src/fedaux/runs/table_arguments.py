@@ -59,7 +59,7 @@ class TableArguments:
         return bool(self.label or self.site or self.schema is not None)
 
 
-def is_table(value: Any) -> bool:
+def has_named_columns(value: Any) -> bool:
     """Whether this is a DataFrame, named arrays, or the path of a table."""
     if isinstance(value, (str, PurePath)):
         return is_table_path(Path(value).expanduser())
@@ -77,7 +77,7 @@ def is_table_path(path: Path) -> bool:
 
 def by_schema(value: Any, schema: TableSchema, labels: bool = True) -> Any:
     """A table as the records that the schema makes of it, anything else as it is."""
-    if isinstance(value, (str, PurePath)) or not is_table(value):
+    if isinstance(value, (str, PurePath)) or not has_named_columns(value):
         return value
     return from_frame(value, schema, labels)
 
@@ -133,7 +133,7 @@ def _require_tables(parts: list[Any], what: str) -> None:
             "for each client."
         )
     for part in parts:
-        if not is_table(part):
+        if not has_named_columns(part):
             raise DataError(
                 f"Cannot read {what}: with label='…', site='…' or schema='…' it is a "
                 f"table, and a {type(part).__name__} has no named columns. Give a "

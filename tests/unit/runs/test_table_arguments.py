@@ -181,6 +181,7 @@ def test_a_table_by_its_settings_is_its_columns(tmp_path: Path) -> None:
         ({"data": [], "label": "x"}, "an empty list has data of no client"),
         ({"data": np.zeros((3, 2)), "label": "x"}, "a ndarray has no named columns"),
         ({"data": (FRAME, [0] * COUNT), "label": "x"}, "about the columns of a table"),
+        ({"data": (FRAME, [0] * COUNT)}, "Give it whole, data=frame, with label"),
         ({"label": "x"}, "about the columns of a table"),
         (
             {"data": FRAME, "label": "diagnosis", "public": np.zeros((9, 2))},
