@@ -145,7 +145,8 @@ def propose_schema(
             "Write the schema by hand: `fedaux init table` without --data shows one."
         )
     files = [part for part in (*tables, *references) if not part.typed]
-    marks = table.marks if any(not part.typed for part in tables) else FileMarks()
+    # where the private files have types, the public one says how a .csv is written
+    marks = joined_texts(references).marks if table.typed else table.marks
     header = TableHeader(
         label,
         classes,

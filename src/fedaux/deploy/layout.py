@@ -447,6 +447,7 @@ def _beside(source: _Table) -> _Table:
     if "schema" not in options:
         return source
     options["schema"] = SCHEMA_FILE
+    options.pop("files", None)  # of a simulation; each site has its own
     return replace(source, options=tuple(options.items()))
 
 

@@ -65,7 +65,7 @@ def test_every_party_of_a_table_has_its_schema_beside_its_settings(
     """Scripts start in other folders than the one in which the deployment was made."""
     schema = tmp_path / "described.toml"
     schema.write_text('label = "y"\nclasses = ["a", "b"]\n[columns]\nage = {}\n')
-    options = {"schema": str(schema)}
+    options = {"schema": str(schema), "files": ("a.csv", "b.csv")}
     base = Config(
         method="private-head",
         prototypes=(PrototypeSpec("linear"),),
