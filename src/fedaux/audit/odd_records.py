@@ -21,10 +21,11 @@ from PIL import Image
 
 from fedaux.audit.result import AttackSkipped
 from fedaux.core.errors import install_command
-from fedaux.data.table_schema import Column
+from fedaux.data.table_schema import Column, TableSchema
 from fedaux.data.tables import open_schema
 
 RECORDS_PER_FILE = 24
+TABLE_FILE = "table.csv"
 WORDS = (
     "a",
     "fever",
@@ -155,7 +156,7 @@ def write_csv(layout: Layout, folder: Path, odd: str) -> str:
     lines = stream.getvalue().encode("utf-8", "surrogatepass").split(b"\n")
     first_record = 1 if has_header else 0
     lines[first_record] = ODD_LINES.get(odd, lines[first_record])
-    return _write_lines(folder / "table.csv", lines)
+    return _write_lines(folder / TABLE_FILE, lines)
 
 
 def write_jsonl(layout: Layout, folder: Path, odd: str) -> str:
@@ -202,11 +203,16 @@ def unchecked_texts(values: Sequence[bytes | None]) -> Any:
     return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
 
 
+def _schema_of(layout: Layout) -> TableSchema:
+    """The site's schema, with the marks of the file that is written."""
+    return open_schema(layout.options.get("schema", "")).for_file(Path(TABLE_FILE))
+
+
 def described_rows(layout: Layout, odd: str) -> list[dict[str, Any]]:
     """Values of every column within what the site's schema says, but of an odd
     record.
     """
-    schema = open_schema(layout.options.get("schema", ""))
+    schema = _schema_of(layout)
     header = schema.header
     table = []
     for index in range(RECORDS_PER_FILE):
@@ -226,7 +232,7 @@ def described_rows(layout: Layout, odd: str) -> list[dict[str, Any]]:
 
 def write_table(layout: Layout, folder: Path, odd: str) -> str:
     """A .csv as the site's schema describes it."""
-    header = open_schema(layout.options.get("schema", "")).header
+    header = _schema_of(layout).header
     table = described_rows(layout, odd)
     stream = io.StringIO()
     writer = csv.DictWriter(
@@ -236,7 +242,7 @@ def write_table(layout: Layout, folder: Path, odd: str) -> str:
     writer.writerows(table)
     lines = stream.getvalue().encode(header.encoding, "replace").split(b"\n")
     lines[1] = ODD_LINES.get(odd, lines[1])
-    return _write_lines(folder / "table.csv", lines)
+    return _write_lines(folder / TABLE_FILE, lines)
 
 
 def write_parquet_table(layout: Layout, folder: Path, odd: str) -> str:

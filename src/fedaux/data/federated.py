@@ -255,7 +255,9 @@ def _cached_bins(
 ) -> NDArray[np.uint16]:
     schema = schema_of(data)
     assert schema is not None
-    return table_bins(Path(data.path).expanduser(), schema, dict(edges), every_line)
+    path = Path(data.path).expanduser()
+    files = dict(data.options).get("files", ())
+    return table_bins(path, schema, dict(edges), every_line, files)
 
 
 def _open_corpus(data: DataConfig, **options: Any) -> Corpus:

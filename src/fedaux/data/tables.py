@@ -134,7 +134,7 @@ def _read_folder(
     person: str,
 ) -> Corpus:
     """The records of all files of a folder, each of which is a site's."""
-    paths = [folder / name for name in files] or table_files(folder)
+    paths = _of_sites(folder, files)
     alone = replace(schema, header=replace(schema.header, site=""))
     parts = [_read(path, alone, labels, person, ()).train for path in paths]
     records = Records(np.concatenate([part.x for part in parts]))
@@ -144,6 +144,11 @@ def _read_folder(
         records = replace(records, person=_of_several([p.persons for p in parts]))
     site = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     return Corpus(records, site=site, schema=schema)
+
+
+def _of_sites(folder: Path, files: Sequence[str]) -> list[Path]:
+    """The tables of the sites, in the order of `files`, or of their names."""
+    return [folder / name for name in files] or table_files(folder)
 
 
 def _of_several(persons: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -238,21 +243,30 @@ def table_bins(
     schema: TableSchema,
     edges: Mapping[str, Sequence[float]],
     every_line: bool,
+    files: Sequence[str] = (),
 ) -> NDArray[np.uint16]:
-    """Return the bin of each record in some columns of a file, for counts.
+    """Return the bin of each record in some columns of a table, for counts.
 
     Two bytes for each record and column, however many bins there are: whoever asks for
     counts chooses the bins, and may be hostile.
 
     Args:
-        file: The table.
+        file: The table, or a folder with one of each site.
         schema: Its schema.
         edges: The columns to count by, with the edges of those of numbers.
         every_line: Whether any line is a record, as at a real site.
+        files: Those of a folder, in their order. Without any, it is that of their names.
 
     Returns:
         (columns, records), with the bins of `bins_of_values`.
     """
+    if file.is_dir():
+        parts = [
+            table_bins(path, schema, edges, every_line)
+            for path in _of_sites(file, files)
+        ]
+        return np.concatenate(parts, axis=1)
+    schema = schema.for_file(file)
     header = schema.header
     columns = {name: schema.columns[name] for name in edges}
     wanted = _Wanted(replace(schema, columns=columns), "", "", "")

@@ -80,6 +80,20 @@ def counted(config: Config, client: str) -> dict[str, list[int]]:
     return {name: values[place].tolist() for name, place in TALLIES.slices(2).items()}
 
 
+def test_a_site_s_own_marks_are_those_of_its_file(tmp_path: Path) -> None:
+    expected = counted(table(tmp_path), "north")
+    config = table(tmp_path)
+    file = tmp_path / "data.csv"
+    text = file.read_text().replace(",", ";").replace("19.9", "19,9")
+    file.write_text(text.replace("90.1", "90,1"))
+    schema = tmp_path / "schema.toml"
+    marks = '[written]\n"data.csv" = {delimiter = ";", decimal = ","}\n'
+    schema.write_text(f"{schema.read_text()}\n{marks}")
+    options = {"schema": str(schema), "person": ""}  # others than are cached
+    data = replace(config.data, options=tuple(options.items()))
+    assert counted(replace(config, data=data), "north") == expected
+
+
 def test_every_value_is_in_one_bin(tmp_path: Path) -> None:
     values = counted(table(tmp_path), "north")
     assert values["classes"] == [0, 10 * STEPS, 0]
