@@ -113,7 +113,8 @@ def set_tables(
         _require_tables([public], "public")
     schema, notes = _schema(parts, public, arguments)
     corpora = [_read(part, schema) for part in parts]
-    corpus = corpora[0] if len(parts) == 1 else joined(corpora, "data")
+    apart = len(parts) > 1 or (isinstance(data, list) and not is_rows(data))
+    corpus = joined(corpora, "data") if apart else corpora[0]
     if test is not None:
         tested = parts_of(test)
         _require_tables(tested, "test")
@@ -121,7 +122,8 @@ def set_tables(
         corpus = with_test(
             corpus, corpora[0] if len(tested) == 1 else joined(corpora, "test")
         )
-    _set_data(settings, replace(corpus, notes=tuple(notes)), parts)
+    sites = _files_or_clients(parts) if apart else _column_of_sites(parts[0], corpus)
+    _set_data(settings, replace(corpus, notes=tuple(notes)), sites)
     rows = _set_public(settings, public, schema)
     _set_head(settings, corpus, rows)
 
@@ -133,6 +135,12 @@ def _require_tables(parts: list[Any], what: str) -> None:
             "for each client."
         )
     for part in parts:
+        if isinstance(part, (str, PurePath)) and not has_named_columns(part):
+            raise DataError(
+                f"Cannot read {part} as a table: its name ends in neither .csv nor "
+                ".parquet. Give such a file, or a DataFrame, such as "
+                "pandas.read_excel(…)."
+            )
         if not has_named_columns(part):
             raise DataError(
                 f"Cannot read {what}: with label='…', site='…' or schema='…' it is a "
@@ -183,9 +191,11 @@ def _read(part: Any, schema: TableSchema, labels: bool = True) -> Corpus:
     return from_frame(part, schema, labels)
 
 
-def _set_data(settings: dict[str, Any], corpus: Corpus, parts: list[Any]) -> None:
+def _set_data(settings: dict[str, Any], corpus: Corpus, sites: list[str]) -> None:
+    """Set the private records, and the clients: their names, "" for each without one,
+    or none where records are to be split.
+    """
     section = dict(settings.get("data", {}))
-    sites = _sites(corpus, parts)
     if sites:
         if section.get("clients", len(sites)) != len(sites):
             raise ConfigError(
@@ -200,21 +210,22 @@ def _set_data(settings: dict[str, Any], corpus: Corpus, parts: list[Any]) -> Non
     settings["data"] = section | {"source": name, "path": "", "options": {}}
 
 
-def _sites(corpus: Corpus, parts: list[Any]) -> list[str]:
-    """The names of the clients, "" where only their number is known, or [] where
-    records are to be split.
-    """
-    if len(parts) > 1:
-        if all(isinstance(part, (str, PurePath)) for part in parts):
-            return names_of_files([Path(part) for part in parts])
-        return [""] * len(parts)
+def _files_or_clients(parts: list[Any]) -> list[str]:
+    """The names of files, "" for other tables."""
+    if all(isinstance(part, (str, PurePath)) for part in parts):
+        return names_of_files([Path(part) for part in parts])
+    return [""] * len(parts)
+
+
+def _column_of_sites(part: Any, corpus: Corpus) -> list[str]:
+    """The sites that a column names, or [] if there is no such column."""
     if corpus.site is None or corpus.schema is None:
         return []
     name = corpus.schema.header.site
-    if isinstance(parts[0], (str, PurePath)):
-        column = column_of(Path(parts[0]).expanduser(), corpus.schema, name)
+    if isinstance(part, (str, PurePath)):
+        column = column_of(Path(part).expanduser(), corpus.schema, name)
     else:
-        column = texts_of_frame(as_frame(parts[0]), "data").columns[name]
+        column = texts_of_frame(as_frame(part), "data").columns[name]
     return sorted(set(map(same_name, column)))
 
 

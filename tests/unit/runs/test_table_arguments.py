@@ -121,6 +121,8 @@ def test_a_list_has_the_table_of_each_site(tmp_path: Path) -> None:
     for name, part in zip(HOSPITALS, parts, strict=True):
         part.drop(columns="hospital").to_csv(tmp_path / f"{name}.csv", index=False)
         files.append(tmp_path / f"{name}.csv")
+    alone = make_config("fedavg", data=parts[:1], label="diagnosis")
+    assert len(open_data(alone).parts) == 1
     named = make_config("fedavg", data=files, label="diagnosis")
     assert named.federation.sites == tuple(HOSPITALS)
     folder = make_config("fedavg", data=tmp_path, label="diagnosis")
@@ -183,6 +185,7 @@ def test_a_table_by_its_settings_is_its_columns(tmp_path: Path) -> None:
         ({"data": (FRAME, [0] * COUNT), "label": "x"}, "about the columns of a table"),
         ({"data": (FRAME, [0] * COUNT)}, "Give it whole, data=frame, with label"),
         ({"label": "x"}, "about the columns of a table"),
+        ({"data": "registry.xlsx", "label": "x"}, "its name ends in neither"),
         (
             {"data": FRAME, "label": "diagnosis", "public": np.zeros((9, 2))},
             "Cannot read public",
