@@ -309,17 +309,19 @@ def build(
         with user_code("prototype", spec.name):
             arguments = [shape] if _takes_shape(factory) else []
             features = factory(*arguments, **dict(spec.options))
-            if isinstance(features, nn.Linear):
-                features = logistic_regression(features, shape, classes)
-            elif not hasattr(features, "width"):
-                features = without_last_layer(features, shape)
+            if not hasattr(features, "width"):
+                features = without_last_layer(features, shape, classes)
         return Prototype(features, classes)
 
 
-def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
+def without_last_layer(
+    network: nn.Module, shape: tuple[int, ...], classes: int = 0
+) -> nn.Module:
     """A user's classifier as a feature extractor: its last linear layer is left out,
-    since a head of ours follows.
+    since a head of ours follows. One that is a single layer must be for these classes.
     """
+    if isinstance(network, nn.Linear):
+        return _logistic_regression(network, shape, classes)
     name = type(network).__name__
     if not isinstance(network, nn.Module):
         raise UnsupportedNetworkError(
@@ -360,7 +362,7 @@ def without_last_layer(network: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     return network
 
 
-def logistic_regression(
+def _logistic_regression(
     layer: nn.Linear, shape: tuple[int, ...], classes: int
 ) -> nn.Module:
     """The features of a model that is one linear layer: the numbers of a record."""
