@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import fedaux
 from fedaux.core.errors import FedauxError
+from fedaux.data.table_schema import TableSchema
 from fedaux.export.evaluation import evaluate_model
 from helpers.commands import fedaux as command
 from helpers.commands import paragraph
@@ -131,6 +132,29 @@ def test_data_frames_become_a_model_that_takes_data_frames(tmp_path: Path) -> No
     loaded = fedaux.Model.from_pretrained(saved)
     assert loaded.schema == result.model.schema
     assert loaded.classifier.predict(new).tolist() == ["ill", "healthy"]
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_a_schema_far_from_the_records_is_told(
+    public: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its rows were called public data, of which others should be used."""
+    columns = [f"c{number}" for number in range(8)]
+    described = {name: {"kind": "number", "range": [0, 100]} for name in columns}
+    header = {"label": "ill", "classes": ["0", "1"]}
+    schema = TableSchema.from_dict({**header, "columns": described})
+    table: dict[str, Any] = {name: RNG.uniform(85, 95, 120) for name in columns}
+    rows = {name: RNG.uniform(0, 100, 120) for name in columns}
+    fedaux.run(
+        "private-head",
+        data=table | {"ill": RNG.integers(0, 2, 120)},
+        schema=schema,
+        public=rows if public else None,
+        clients=2,
+        alpha=100.0,
+    )
+    assert ("drawn from the schema are unlike" in caplog.text) == (not public)
+    assert ("Use public data of the same kind" in caplog.text) == public
 
 
 def test_frozen_features_of_a_table_are_its_columns() -> None:
