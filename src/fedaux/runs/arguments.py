@@ -14,7 +14,7 @@ from torch import nn
 from fedaux.config.methods import Method
 from fedaux.config.parsing import ConfigError, keys_of, set_key, to_plain, type_hints
 from fedaux.config.prototype import PrototypeSpec
-from fedaux.config.schema import OF_NUMBERS, Config
+from fedaux.config.schema import Config, network_for_numbers
 from fedaux.config.sections import AuxConfig, DataConfig
 from fedaux.core import here
 from fedaux.core.errors import unknown_name
@@ -103,7 +103,8 @@ def make_config(
     config = Config.from_dict(table)
     if "prototypes" in table or not _has_numbers(config):
         return config
-    return replace(config, prototypes=(PrototypeSpec(OF_NUMBERS),))
+    network = network_for_numbers(config.frozen_features)
+    return replace(config, prototypes=(PrototypeSpec(network),))
 
 
 def _are_tables(data: Any, arguments: TableArguments) -> bool:

@@ -102,9 +102,10 @@ def run(
             private data, or for a table drawn from its schema.
         test: Labelled test data. None: a fifth of the private data is held out.
         model: The name of a network, a class of `nn.Module`, a function that makes one,
-            or a list of several. None: `mlp`, for rows of numbers `linear`, the columns
-            themselves, scaled like public ones. For a private head of few records of a
-            table in two classes, with public records, it is `tabular`.
+            or a list of several. None: `mlp`, for rows of numbers `tabular`, and where
+            features stay frozen (private-head, ridge, head_only) `linear`, the columns
+            themselves. A private head of few records of a table in two classes has
+            `tabular` as well, if there are public records.
         size: The size of images in pixels, for images that come from a folder or a
             dataset.
         label: Of a table, the column of the class.

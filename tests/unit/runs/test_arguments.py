@@ -41,7 +41,7 @@ class Softmax(Net):
         return super().forward(x).softmax(1)
 
 
-def test_rows_of_numbers_are_their_columns() -> None:
+def test_rows_of_numbers_are_scaled() -> None:
     """Nothing would scale the columns for `mlp`, nor pre-train it; images and texts keep
     it (`test_columns_of_any_scale_are_scaled_like_public_ones`).
     """
@@ -53,7 +53,7 @@ def test_rows_of_numbers_are_their_columns() -> None:
     assert network("private-head") == "linear"
     assert network("ridge") == "linear"
     assert network("fedaux", head_only=True) == "linear"
-    assert network("fedaux") == "linear"
+    assert network("fedaux") == "tabular"
     assert network("fedaux", X) == "mlp"
     assert network("fedaux", model="mlp") == "mlp"
     assert network("private-head", X) == "mlp"

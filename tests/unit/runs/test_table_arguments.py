@@ -86,7 +86,7 @@ def test_a_table_of_any_kind_is_the_same_records(kind: str, tmp_path: Path) -> N
     assert schema is not None
     assert list(schema.columns) == ["age", "pressure", "ward"]
     assert schema.dropped["hospital"] == "the site's name"
-    assert [spec.name for spec in config.prototypes] == ["linear"]
+    assert [spec.name for spec in config.prototypes] == ["tabular"]
 
 
 def test_the_schema_is_that_of_public_rows(tmp_path: Path) -> None:
@@ -164,11 +164,13 @@ def test_a_private_head_of_a_table_has_what_init_chooses() -> None:
     assert head(epsilon=1.0, scorer="class-moments")[1:] == ("class-moments", 0)
 
 
-def test_a_table_by_its_settings_is_its_columns(tmp_path: Path) -> None:
+def test_a_table_by_its_settings_is_scaled(tmp_path: Path) -> None:
     """Such a table had random features of `mlp`."""
     source = {"source": "table", "path": "a.csv", "options": {"schema": "s.toml"}}
-    for method in ("private-head", "fedaux"):
-        assert make_config(method, data=source).prototypes[0].name == "linear"
+    for method, network in (("private-head", "linear"), ("fedaux", "tabular")):
+        assert make_config(method, data=source).prototypes[0].name == network
+    on_heads = make_config("fedaux", data=source, head_only=True)
+    assert on_heads.prototypes[0].name == "linear"
     only_public = make_config("private-head", public={**source})
     assert only_public.prototypes[0].name == "linear"
     assert make_config("fedaux").prototypes[0].name == "mlp"
