@@ -87,7 +87,8 @@ class Config(Settings):
     # the precision of products in networks. Weights and sums stay in float32. auto uses
     # the one that is faster in a timed trial
     precision: Precision = "float32"
-    # the networks, which are assigned to the clients in turn
+    # the networks, which are assigned to the clients in turn. For tables, the default is
+    # tabular, or linear if features stay frozen
     prototypes: tuple[PrototypeSpec, ...] = (PrototypeSpec("mlp"),)
     data: DataConfig = field(default_factory=DataConfig)
     aux: AuxConfig = field(default_factory=AuxConfig)
