@@ -256,7 +256,8 @@ def _cached_bins(
     schema = schema_of(data)
     assert schema is not None
     path = Path(data.path).expanduser()
-    files = dict(data.options).get("files", ())
+    options: dict[str, Any] = dict(data.options)
+    files = options.get("files", ())
     return table_bins(path, schema, dict(edges), every_line, files)
 
 
