@@ -3,6 +3,7 @@ twice.
 """
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -157,8 +158,8 @@ def test_the_default_folder_tells_what_is_in_it_and_each_prototype_is_shown(
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert (config.parent / "runs" / "tiny-fedavg-seed7" / STATE_FILE).is_file()
-    assert "mlp: 0." in result.output
-    assert "mlp(features=8): 0." in result.output
+    assert re.search(r"^  mlp: \d+\.\d %$", result.output, re.MULTILINE)
+    assert re.search(r"^  mlp\(features=8\): \d+\.\d %$", result.output, re.MULTILINE)
     assert "Nothing was sent under noise. Models are not protected." in paragraph(
         result.output
     )
