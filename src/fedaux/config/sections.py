@@ -129,6 +129,12 @@ class AuxConfig(Settings):
     negatives: Fraction = 0.2
 
 
+CHOSEN_EPOCHS = -1  # `pretrain.epochs` is left to the number of public records
+VIEWS = 70_000  # of pre-training, with two of each record in an epoch
+LEAST_EPOCHS = 10
+MOST_EPOCHS = 100
+
+
 @dataclass(frozen=True)
 class PretrainConfig(Settings):
     """P1: self-supervised training of each prototype's extractor on all auxiliary data
@@ -137,8 +143,9 @@ class PretrainConfig(Settings):
 
     section = "pretrain."
 
-    # passes over the auxiliary data. With 0, the extractor stays random
-    epochs: Natural = 20
+    # passes over the auxiliary data. With 0, the extractor stays random. With −1, they
+    # make about 70,000 views: a minute of one core for small images
+    epochs: Annotated[int, Within("[-1, inf)")] = CHOSEN_EPOCHS
     # the seed of pre-training. It is separate from the run's seed, so that all splits
     # and seeds of a study share one extractor
     seed: int = 0
@@ -169,6 +176,20 @@ class PretrainConfig(Settings):
             "Cannot use these settings: pretrain.micro_batch_size must be 0 or at "
             "least 2, not 1. Correct the value.",
         )
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is any pre-training."""
+        return self.epochs != 0
+
+    def for_records(self, count: int) -> PretrainConfig:
+        """Return these settings with the number of epochs for so many public records,
+        if it is left to fedaux.
+        """
+        if self.epochs != CHOSEN_EPOCHS:
+            return self
+        for_views = round(VIEWS / (2 * max(1, count)))
+        return replace(self, epochs=min(MOST_EPOCHS, max(LEAST_EPOCHS, for_views)))
 
 
 # of one client, as far as a server believes it: a larger claim would dominate the average

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from fedaux.config.sections import PretrainConfig
 from fedaux.data.arrays import require_file
 from fedaux.data.image_folders import (
     find_splits,
@@ -26,7 +27,6 @@ LARGEST_SIZE = 64  # larger images, and images of several sizes, are shrunk to t
 ENCODER_SIZE = 128  # the same for a published encoder
 # up to which the small network does, and from which a published encoder is proposed
 SMALL_SIZE = 32
-VIEWS = 70_000  # of pre-training: a minute of a processor with the small network
 GREY = {"1", "L", "LA", "I", "I;16", "F"}
 
 
@@ -142,7 +142,7 @@ def _pretrained(size: int, mode: str, public: int) -> list[Choice]:
     if size <= SMALL_SIZE:
         network = "cnn"
         pixels = "small"
-    epochs = min(100, max(10, round(VIEWS / (2 * public))))
+    epochs = PretrainConfig().for_records(public).epochs
     views = f"about {2 * public * epochs:,} views of {public:,} images"
     colour = "grey images are often scans or writing" if mode == "L" else "colour"
     return [

@@ -64,7 +64,7 @@ def check_steps(config: Config) -> CheckResult:
     """Whether the server's own steps before the first round work, on a few records and
     for one epoch.
     """
-    short = replace(config.pretrain, epochs=min(config.pretrain.epochs, 1))
+    short = replace(config.pretrain, epochs=int(config.pretrain.trains))
     trial = replace(config, pretrain=short)
     try:
         data = open_public(trial)

@@ -152,7 +152,7 @@ def _is_pretrained(server: Server, spec: PrototypeSpec) -> bool:
     path = artifact_path(
         spec,
         fingerprint_records(server.public.aux),
-        server.config.pretrain,
+        server.config.pretrain.for_records(len(server.public.aux)),
         server.cache or cache_folder(),
     )
     return path.is_file()
@@ -246,7 +246,7 @@ def _batch_sizes(config: Config) -> dict[str, int]:
     method = find_method(config.method)
     aux = len(open_public(config).aux)
     rows = {"local.batch_size": config.local.batch_size}
-    if method.pretrained and config.pretrain.epochs and not config.head_only:
+    if method.pretrained and config.pretrain.trains and not config.head_only:
         views = 2 * min(config.pretrain.batch_size, aux)
         micro = config.pretrain.micro_batch_size or views
         rows["pretrain.micro_batch_size"] = min(micro, views)
@@ -276,8 +276,8 @@ def _seconds(
     step = float(np.mean([network.step for network in networks.values()]))
     rounds = config.rounds
     seconds: dict[str, float] = {}
-    if method.pretrained and config.pretrain.epochs:
-        views = 2 * aux * config.pretrain.epochs
+    if method.pretrained and config.pretrain.trains:
+        views = 2 * aux * config.pretrain.for_records(aux).epochs
         seconds["pre-training"] = sum(views * network.step for network in to_pretrain)
     if config.releases or config.head_only:
         seconds["features"] = (private + aux + test) * forward

@@ -139,9 +139,9 @@ def scale_columns(server: Server) -> None:
 
 def pretrain_extractors(server: Server) -> None:
     """Pre-train the extractor of every prototype, or load what was published (P1)."""
-    epochs = server.config.pretrain.epochs
+    trains = server.config.pretrain.trains
     for spec in server.config.prototypes:
-        if epochs > 0 or published_weights(server.networks.extractors[spec.label]):
+        if trains or published_weights(server.networks.extractors[spec.label]):
             pretrain_extractor(server, spec)
 
 
@@ -149,7 +149,7 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path | None:
     """Load a prototype's pre-trained extractor, training it if necessary (P1), and
     return its file, or None if there is nothing to pre-train.
     """
-    settings = server.config.pretrain
+    settings = server.config.pretrain.for_records(len(server.public.aux))
     extractor = server.networks.extractors[spec.label]
 
     def report_epoch(epoch: int, epochs: int, note: str) -> None:

@@ -192,7 +192,7 @@ def _to_pretrain(run: PlannedRun) -> tuple[PrototypeSpec, ...]:
     """Return the prototypes whose extractors a run needs. One that has begun has
     them.
     """
-    if (run.folder / STATE_FILE).is_file() or run.config.pretrain.epochs == 0:
+    if (run.folder / STATE_FILE).is_file() or not run.config.pretrain.trains:
         return ()
     if not find_method(run.config.method).pretrained:
         return ()

@@ -127,7 +127,7 @@ def axes(
         if _possible(base, name, key, values)
     }
     grid = {**TUNING_GRID, **possible}
-    if method.pretrained and base.pretrain.epochs > 0:
+    if method.pretrained and base.pretrain.trains:
         # another norm is another extractor to train; who wants that can say so
         del grid["norm"]
     for level in ("", name):

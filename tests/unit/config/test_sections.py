@@ -6,7 +6,7 @@ import pytest
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.schema import Config
-from fedaux.config.sections import LocalConfig, PrivacyConfig
+from fedaux.config.sections import LocalConfig, PretrainConfig, PrivacyConfig
 from helpers.settings import nested
 
 CHECKS = [
@@ -21,7 +21,7 @@ CHECKS = [
     ("aux.negatives=0", "aux.negatives must be above 0 and below 1"),
     ("aux.negatives=1", "aux.negatives must be above 0 and below 1"),
     ("aux.limit=-1", "aux.limit must be at least 0, not -1."),
-    ("pretrain.epochs=-1", "pretrain.epochs must be at least 0, not -1"),
+    ("pretrain.epochs=-2", "pretrain.epochs must be at least -1, not -2"),
     ("pretrain.batch_size=1", "pretrain.batch_size must be at least 2, not 1"),
     (
         "pretrain.min_crop_area=0",
@@ -119,3 +119,18 @@ def test_the_learning_rate_follows_its_schedule(
     assert [
         local.lr_at(round_, rounds) for round_ in range(1, rounds + 1)
     ] == pytest.approx(rates)
+
+
+@pytest.mark.parametrize(
+    ("records", "epochs"), [(0, 100), (230, 100), (719, 49), (2_000, 18), (10**6, 10)]
+)
+def test_pre_training_makes_about_70_000_views(records: int, epochs: int) -> None:
+    assert PretrainConfig().for_records(records).epochs == epochs
+
+
+def test_chosen_epochs_of_pre_training_stay_as_they_are() -> None:
+    for epochs in (0, 3, 200):
+        settings = PretrainConfig(epochs=epochs)
+        assert settings.for_records(719) is settings
+        assert settings.trains == (epochs > 0)
+    assert PretrainConfig().trains
