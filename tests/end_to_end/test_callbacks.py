@@ -38,7 +38,7 @@ def test_every_run_leaves_lines(done: FinishedRun) -> None:
     rows = lines(done.folder / METRICS)
     assert rows == metrics(done.state)
     assert [row["accuracy"] for row in rows] == done.curve
-    assert [row["epsilon"] for row in rows] == pytest.approx([0.1, 0.1], rel=1e-4)
+    assert [row["epsilon"] for row in rows] == pytest.approx([1.0, 1.0], rel=1e-4)
     assert rows[0]["seconds"] == pytest.approx(
         sum(v for k, v in rows[0].items() if k.startswith("seconds/"))
     )

@@ -36,7 +36,7 @@ def test_a_run_its_repetition_and_another_in_its_place(
         f"{100 * next(iter(history[-1]['accuracy'].values())):.1f} %" in said
     )
     assert (
-        "Privacy. Scores: ε = 0.1, δ = 1e-05 per client. Models are not protected."
+        "Privacy. Scores: ε = 1, δ = 1e-05 per client. Models are not protected."
         in said
     )
     assert "failed" not in said
@@ -281,7 +281,7 @@ def test_a_site_reads_its_own_account(
     assert fedaux(monkeypatch, "privacy", "report", "--vault", vault) == 0
     found = paragraph(capsys.readouterr().out)
     assert (
-        "(releases: 1, rounds of private training: 0) costs at most ε = 0.1 at δ = "
+        "(releases: 1, rounds of private training: 0) costs at most ε = 1 at δ = "
         "1e-05" in found
     )
     assert (
@@ -296,7 +296,7 @@ def test_a_site_reads_its_own_account(
         == 0
     )
     accounts = json.loads(capsys.readouterr().out)["accounts"]
-    assert [round(one["epsilon"], 4) for one in accounts] == [0.1] * 3
+    assert [round(one["epsilon"], 4) for one in accounts] == [1.0] * 3
     # found below it
     assert fedaux(monkeypatch, "privacy", "report", "--vault", tmp_path) == 0
     assert (
@@ -363,7 +363,7 @@ def test_json_is_one_object_and_nothing_else(
     found = json.loads(out)
     state = RunState.load(place / "out")
     assert found["accuracy"] == next(iter(state.history[-1].accuracy.values()))
-    assert 0.0999 < found["privacy"]["epsilon"] <= 0.1
+    assert 0.999 < found["privacy"]["epsilon"] <= 1
     assert found["report"] == "out/report.html"
     assert "round 2/2: accuracy" in err  # people may watch
 

@@ -27,7 +27,7 @@ def test_a_run_in_a_terminal_shows_all_that_matters(tmp_path: Path) -> None:
     ):
         assert words in panel
     assert f"{result.state.history[-1].effective_teachers:.1f} effective of 3" in panel
-    assert "ε = 0.1, δ = 1e-05, 3 clients: scores only, models are not covered" in panel
+    assert "ε = 1, δ = 1e-05, 3 clients: scores only, models are not covered" in panel
     assert "failed" not in panel
 
 

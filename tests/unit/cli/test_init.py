@@ -201,7 +201,7 @@ def test_a_folder_without_a_table_is_named(
     )
     words = ("--data", "empty", "--data", "empty", "--public", "empty")
     assert fedaux(monkeypatch, "init", "images", *words) == 2
-    assert "only a table can be several files" in paragraph(
+    assert "Only a table can be several files" in paragraph(
         capsys.readouterr().err.replace("│", "")
     )
 

@@ -52,7 +52,7 @@ def test_a_look_is_answered_whatever_becomes_of_its_figures(
     held_out = Records(np.zeros((2, 1), np.float32), np.array([0, 1]))
     with caplog.at_level(logging.ERROR):
         keep_own_figures(LOOK, site, held_out, np.zeros((2, 2), np.float32))
-    assert "Cannot keep this site's own figures" in caplog.text
+    assert "Cannot keep this site's results of the test" in caplog.text
     assert not (site.vault / FOLDER_OF_TESTS).exists()
     assert OwnFigures.read_all(site.vault) == []
 

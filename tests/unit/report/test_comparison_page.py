@@ -133,7 +133,7 @@ def test_a_comparison_has_everything(several: Path) -> None:
     assert found.sections == [*wanted, "settings"]
     assert not found.loads
     assert "6 runs side by side" in text
-    assert "<td>scores, not models, ε = 0.1</td>" in text
+    assert "<td>scores, not models, ε = 1</td>" in text
     assert "<td>nothing</td>" in text
     assert text.count("runs/fedaux-1") == 1
     assert "Bands are ± one standard deviation" in text
@@ -189,7 +189,7 @@ def test_tiles_name_what_is_protected(several: Path, tmp_path: Path) -> None:
     ]
     text = write_comparison(tmp_path, "Two", arms).read_text()
     assert "<span>fedavg, the best after the last round, unprotected</span>" in text
-    assert "fedaux, the next. Protected: scores, not models, ε = 0.1</span>" in text
+    assert "fedaux, the next. Protected: scores, not models, ε = 1</span>" in text
 
 
 def test_one_exchange_is_a_level_line_and_not_a_curve(
@@ -324,6 +324,6 @@ def test_the_table_says_what_each_method_protects(several: Path) -> None:
         if row
     }
     assert protected == {
-        "FedAUX": "scores, not models, ε = 0.1",
+        "FedAUX": "scores, not models, ε = 1",
         "FedAvg": "nothing",
     }
