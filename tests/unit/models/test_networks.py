@@ -46,6 +46,42 @@ def test_columns_are_scaled_as_public_rows_are() -> None:
     assert columns(torch.tensor([[1e5, 0.0, 5.0]]))[0, 2] == 2
 
 
+def test_cosines_are_as_near_as_public_rows_say() -> None:
+    """Inner products are those of a Gaussian kernel, as wide as public rows are apart,
+    whatever the scale of the columns.
+    """
+    rng = np.random.default_rng(0)
+    public = rng.normal(size=(400, 5)) * [1, 10, 100, 1, 1]
+    network = build(PrototypeSpec.of("cosine", features=20_000), (5,), 2, seed=0)
+    network.features.fit(public)
+    assert 2.5 < float(network.features.cosines.distance) < 3.5
+    x = public[:20].astype(np.float32)
+    found = network.features(torch.from_numpy(x)).numpy()
+    scaled = network.features.columns(torch.from_numpy(x)).numpy()
+    squared = np.square(scaled[:, None] - scaled).sum(axis=2)
+    width = float(network.features.cosines.distance)
+    assert np.allclose(found @ found.T, np.exp(-squared / 2 / width**2), atol=0.05)
+    narrow = PrototypeSpec.of("cosine", features=20_000, bandwidth=0.01)
+    apart = build(narrow, (5,), 2, seed=0).features
+    apart.fit(public)
+    far = apart(torch.from_numpy(x)).numpy()
+    assert np.allclose(far @ far.T, np.eye(20), atol=0.05)
+
+
+def test_no_record_has_long_cosines() -> None:
+    network = build(PrototypeSpec.of("cosine", features=50), (3,), 2, seed=0)
+    x = torch.tensor([[0.0, 0, 0], [1e9, -1e9, 1e9], [-1.0, 0.5, 3.0]])
+    assert (network.features(x).norm(dim=1) <= 2**0.5 + 1e-6).all()
+    assert parameter_count(network.features) == 0
+    validate_module(network)
+
+
+def test_public_rows_that_are_all_alike_leave_the_width() -> None:
+    network = build(PrototypeSpec.of("cosine", features=50), (4,), 2, seed=0)
+    network.features.fit(np.ones((10, 4)))
+    assert float(network.features.cosines.distance) == 2.0
+
+
 @pytest.mark.parametrize("norm", ["batch", "group"])
 @pytest.mark.parametrize(
     ("name", "features", "of_10", "of_100", "width"),

@@ -24,7 +24,7 @@ from fedaux.privacy.module_validation import (
     per_record_safe,
     validate_module,
 )
-from helpers.networks import IMAGES, TEXTS, image_network, text_network
+from helpers.networks import IMAGES, TABLES, TEXTS, image_network, text_network
 
 
 def refuses(problem: str, module: nn.Module, training: bool = False) -> None:
@@ -33,7 +33,7 @@ def refuses(problem: str, module: nn.Module, training: bool = False) -> None:
         validate_module(module, training=training)
 
 
-@pytest.mark.parametrize("spec", IMAGES, ids=lambda spec: spec.label)
+@pytest.mark.parametrize("spec", [*IMAGES, *TABLES], ids=lambda spec: spec.label)
 def test_every_built_in_network_is_known(spec: PrototypeSpec) -> None:
     validate_module(image_network(spec))
     if any(

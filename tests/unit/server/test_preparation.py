@@ -14,6 +14,7 @@ from fedaux.core.progress import Notice, ProgressEvent, WorkProgress, report_to
 from fedaux.core.timing import Costs
 from fedaux.messages import PrepareOrder
 from fedaux.models import flatten_state, load_state
+from fedaux.models.networks import CosineMap
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.server.preparation import (
     collect_releases,
@@ -75,6 +76,18 @@ def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
         "tabular is"
     ]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_cosines_are_as_wide_as_public_rows_are_apart() -> None:
+    spec = PrototypeSpec("cosine")
+    server = make_server(replace(CONFIG, prototypes=(spec,)))
+    extractor = server.networks.extractors[spec.label]
+    assert isinstance(extractor, CosineMap)
+    before = float(extractor.cosines.distance)
+    assert pretrain_extractor(server, spec) is None
+    public = server.public.aux.gather()
+    assert np.allclose(extractor.columns.mean, public.mean(axis=0), atol=1e-4)
+    assert float(extractor.cosines.distance) != before
 
 
 def test_published_weights_are_restored_instead_of_trained() -> None:
