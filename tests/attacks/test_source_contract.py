@@ -16,6 +16,7 @@ import pytest
 
 from fedaux.config.parsing import ConfigError
 from fedaux.config.sections import DataConfig
+from fedaux.data import tables
 from fedaux.data.federated import read_private
 from fedaux.data.records import UNDECLARED
 from fedaux.data.sources import SOURCES
@@ -100,6 +101,19 @@ def neighbours(
 def test_one_record_changes_no_other(name: str, odd: str, tmp_path: Path) -> None:
     pairs = list(neighbours(FORMATS[name], FORMATS[name].odd[odd], tmp_path))
     assert len(pairs) == PAIRS
+    for change, one, other in pairs:
+        assert one == other, change
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [(name, odd) for name, odd in ODD if FORMATS[name].source == "table"],
+)
+def test_one_record_changes_no_other_of_a_large_table(
+    name: str, odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "LARGE_TABLE", 0)
+    pairs = list(neighbours(FORMATS[name], FORMATS[name].odd[odd], tmp_path))
     for change, one, other in pairs:
         assert one == other, change
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from fedaux.data.records import (
     is_text,
 )
 from fedaux.data.sources import tidy
+from fedaux.data.table_rows import EncodedRows
 
 FORMAT_OF_SUFFIX = {
     ".npz": "npz",
@@ -254,12 +255,19 @@ def joined(corpora: Sequence[Corpus], what: str) -> Corpus:
     if classes:
         corpora = [relabel(corpus, classes) for corpus in corpora]
     parts = [corpus.train for corpus in corpora]
-    records = Records(np.concatenate([part.gather() for part in parts]))
+    records = Records(_joined_rows(parts))
     if first.y is not None:
         y = np.concatenate([part.labels for part in parts])
         records = replace(records, y=y)
     site = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     return Corpus(records, classes=classes, site=site, schema=corpora[0].schema)
+
+
+def _joined_rows(parts: Sequence[Records]) -> NDArray[Any]:
+    tables: list[Any] = [part.x for part in parts if part.rows is None]
+    if len(tables) == len(parts) and all(isinstance(x, EncodedRows) for x in tables):
+        return cast("NDArray[Any]", EncodedRows.joined(tables))
+    return np.concatenate([part.gather() for part in parts])
 
 
 def name_corpus(corpus: Corpus, label: str) -> str:
@@ -270,7 +278,7 @@ def name_corpus(corpus: Corpus, label: str) -> str:
     for records in (corpus.train, corpus.test):
         if records is None:
             continue
-        for values in (records.gather(), records.y, records.person):
+        for values in (*_rows_of(records), records.y, records.person):
             array = np.zeros(0) if values is None else np.asarray(values)
             content.append(f"{array.dtype} {array.shape}")
             if is_text(array):
@@ -282,3 +290,11 @@ def name_corpus(corpus: Corpus, label: str) -> str:
     if corpus.schema is not None:
         content.append(corpus.schema.hash)
     return here.add(label, lambda: corpus, *content)
+
+
+def _rows_of(records: Records) -> list[NDArray[Any]]:
+    """What tells rows from others: the rows, or what a large table holds of them."""
+    x = records.x
+    if isinstance(x, EncodedRows) and records.rows is None:
+        return [x.values, x.codes]
+    return [records.gather()]

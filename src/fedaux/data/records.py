@@ -32,7 +32,7 @@ class Records:
 
     Attributes:
         x: uint8 images (N, H, W, C), float numbers (N, ...) or an array of `str`,
-            possibly a memory map.
+            possibly a memory map, or what is read like one (`table_rows.EncodedRows`).
         y: The class of each row of `x`, from 0, or None for unlabelled data.
         rows: Positions in `x` of these records, or None for all.
         person: The id of the person each row of `x` belongs to, if the source knows it.
@@ -112,7 +112,7 @@ class Records:
             A float32 tensor, or a list of strings.
         """
         # `to_tensor` copies images
-        if self.rows is None and self.x.flags.writeable and (view or is_image(self.x)):
+        if self.rows is None and is_writeable(self.x) and (view or is_image(self.x)):
             return to_tensor(self.x[positions])
         rows = self.gather(positions)
         if is_text(rows):
@@ -130,6 +130,11 @@ def as_array(values: Any) -> NDArray[Any]:
     if isinstance(values, Tensor):
         values = values.detach().cpu()
     return np.asarray(values)
+
+
+def is_writeable(x: NDArray[Any]) -> bool:
+    """Whether this is an array in memory, and neither a memory map nor read like one."""
+    return isinstance(x, np.ndarray) and x.flags.writeable
 
 
 def is_image(x: NDArray[Any]) -> bool:

@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from fedaux.data.choices import Choice
-from fedaux.data.table_encoding import plain_spelling, same_name, to_number
+from fedaux.data.table_encoding import plain_spelling, same_name, to_numbers
 from fedaux.data.table_schema import (
-    MISSING_VALUES,
     Column,
     FileMarks,
     TableHeader,
@@ -28,6 +27,7 @@ from fedaux.data.table_schema import (
 )
 from fedaux.data.table_texts import (
     NO_NAME,
+    ColumnTexts,
     TableError,
     TextTable,
     joined_texts,
@@ -105,7 +105,7 @@ def propose(
         test_fraction: The share that is held out for testing.
     """
     files = [private] if isinstance(private, Path) else list(private)
-    tables = [read_texts(file) for file in files]
+    tables = [read_texts(file, label, site) for file in files]
     reference = None if public is None else read_texts(public)
     schema, notes = propose_schema(tables, label, site, reference)
     choices = [
@@ -239,21 +239,18 @@ def _require_columns(table: TextTable, label: str, site: str) -> None:
             )
         if not name:
             continue
-        values = table.columns[name]
-        missing = [
-            place for place, value in enumerate(values) if value in MISSING_VALUES
-        ]
-        if missing:
+        column = table.columns[name]
+        if column.missing:
             hint = f" {_short_lines(table)}" if table.short else ""
             raise TableError(
-                f"Cannot take {name!r} as {option}: {len(missing)} of {len(values)} "
-                f"records have none, record {missing[0] + 1} for one. Fill it in, or "
-                f"take these records out.{hint}"
+                f"Cannot take {name!r} as {option}: {column.missing} of {len(table)} "
+                f"records have none, record {column.first_missing + 1} for one. Fill "
+                f"it in, or take these records out.{hint}"
             )
 
 
 def _classes(table: TextTable, label: str) -> tuple[str, ...]:
-    counts = Counter(map(same_name, table.columns[label]))
+    counts = table.columns[label].counts
     if not 2 <= len(counts) <= MAX_CLASSES:
         raise TableError(
             f"Cannot take {label!r} as label: it has {len(counts)} different values, "
@@ -281,45 +278,37 @@ def _spelled_twice(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def propose_column(
-    name: str, values: Sequence[str], decimal: str, records: int
+    name: str, texts: ColumnTexts, decimal: str, records: int
 ) -> tuple[Column | None, str]:
     """(what a column is, "") or (None, why it is left out), from these values of it."""
-    present = [value for value in values if value not in MISSING_VALUES]
-    missing = len(present) < len(values)
-    counts = Counter(map(same_name, present))
-    if len(counts) < 2:
-        return None, "the same in all records" if counts else "without values"
-    numbers = np.array([to_number(value, decimal) for value in present])
-    if np.isfinite(numbers).all():
-        return _propose_number(name, numbers, counts, missing, records)
-    pair = _flag(counts)
+    if len(texts.counts) < 2:
+        return None, "the same in all records" if texts.counts else "without values"
+    pair = _flag(texts)
     if pair:
-        return Column("flag", values=pair, missing=missing), ""
-    return _propose_category(present, counts, missing)
+        return Column("flag", values=pair, missing=texts.missing > 0), ""
+    if texts.is_number:
+        return _propose_number(name, texts, decimal, records)
+    return _propose_category(texts)
 
 
 def _propose_number(
-    name: str,
-    numbers: np.ndarray[tuple[int], np.dtype[np.float64]],
-    counts: Counter[str],
-    missing: bool,
-    records: int,
+    name: str, texts: ColumnTexts, decimal: str, records: int
 ) -> tuple[Column | None, str]:
-    pair = _flag(counts)
-    if pair:
-        return Column("flag", values=pair, missing=missing), ""
-    whole = bool((numbers == np.rint(numbers)).all())
-    if whole and len(counts) == len(numbers) > FEW_CODES:
-        consecutive = np.ptp(numbers) == len(numbers) - 1
+    numbers = to_numbers(texts.values, frozenset(), decimal)
+    missing = texts.missing > 0
+    different = len(set(numbers))
+    spread = texts.largest - texts.least
+    if texts.is_whole and different == len(numbers) > FEW_CODES:
+        consecutive = spread == texts.present - 1
         if consecutive or IDENTIFIER.search(name):
             return None, f"{AN_IDENTIFIER}: a number for each record"
-    if whole and len(counts) <= FEW_CODES:
-        codes = tuple(sorted(counts, key=float))
+    if texts.is_whole and texts.counted and len(texts.counts) <= FEW_CODES:
+        codes = tuple(sorted(texts.counts, key=float))
         return Column("category", values=codes, missing=missing), ""
-    hardly_twice = len(counts) > max(FEW_CODES, UNIQUE * len(numbers))
-    if whole and hardly_twice and np.ptp(numbers) >= WIDE_RANGE:
+    hardly_twice = different > max(FEW_CODES, UNIQUE * len(numbers))
+    if texts.is_whole and hardly_twice and spread >= WIDE_RANGE:
         return None, f"{AN_IDENTIFIER}: a number for each record"
-    low, high = _round_range(float(numbers.min()), float(numbers.max()))
+    low, high = _round_range(texts.least, texts.largest)
     shares = np.linspace(0.0, 1.0, 11)
     inner = np.quantile(numbers, shares[1:-1], method="closest_observation")
     bins: tuple[float, ...] = ()
@@ -366,31 +355,32 @@ def _round_range(low: float, high: float) -> tuple[float, float]:
     return round(least, digits), round(largest, digits)
 
 
-def _flag(counts: Counter[str]) -> tuple[str, str] | None:
+def _flag(texts: ColumnTexts) -> tuple[str, str] | None:
     """(no, yes), if these are two such values."""
-    if len(counts) != 2:
+    if len(texts.counts) != 2:
         return None
     for no, yes in FLAGS:
-        named = {name.casefold(): name for name in counts}
+        named = {name.casefold(): name for name in texts.counts}
         if set(named) == {no, yes}:
             return named[no], named[yes]
     return None
 
 
-def _propose_category(
-    present: Sequence[str], counts: Counter[str], missing: bool
-) -> tuple[Column | None, str]:
+def _propose_category(texts: ColumnTexts) -> tuple[Column | None, str]:
+    present = texts.values
+    different = len(set(map(same_name, present)))
     dates = sum(DATE.fullmatch(value) is not None for value in present)
     if dates > len(present) / 2:
         return None, "dates: make numbers of them, such as an age"
-    if len(counts) > UNIQUE * len(present) and len(present) > FEW_CODES:
+    if different > UNIQUE * len(present) and len(present) > FEW_CODES:
         words = sum(len(value.split()) for value in present) / len(present)
         if words >= FREE_TEXT:
             return None, "free text"
         return None, f"{AN_IDENTIFIER}: nearly every value is another"
-    if len(counts) > MAX_VALUES:
-        return None, f"{len(counts)} different values: group them"
-    return Column("category", values=tuple(sorted(counts)), missing=missing), ""
+    if not texts.counted or len(texts.counts) > MAX_VALUES:
+        return None, f"{texts.distinct} different values: group them"
+    values = tuple(sorted(texts.counts))
+    return Column("category", values=values, missing=texts.missing > 0), ""
 
 
 def _notes(
@@ -436,7 +426,7 @@ def _spelling_notes(table: TextTable, schema: TableSchema) -> list[str]:
     }
     site = schema.header.site
     if site:
-        values[site] = tuple(sorted(set(map(same_name, table.columns[site]))))
+        values[site] = tuple(sorted(table.columns[site].counts))
     return [
         f"{name}: {known!r} and {other!r} look like two spellings of one value"
         for name, named in values.items()
@@ -446,30 +436,25 @@ def _spelling_notes(table: TextTable, schema: TableSchema) -> list[str]:
 
 def _notes_of_sites(tables: Sequence[TextTable], schema: TableSchema) -> list[str]:
     """The columns that have values at one site only, which tell whose a record is."""
-    sites = [name for part in _by_site(tables, schema.header.site) for name in part]
-    if len(set(sites)) < 2:
+    site = schema.header.site
+    if len(tables) == 1 and (not site or len(tables[0].columns[site].counts) < 2):
         return []
-    table = joined_texts(tables)
     notes: list[str] = []
     for name in schema.columns:
-        filled = {
-            at
-            for at, value in zip(sites, table.columns[name], strict=True)
-            if value not in MISSING_VALUES
-        }
+        filled = _sites_with_values(tables, name)
         if len(filled) == 1:
             notes.append(
-                f"{name}: only {filled.pop()} has values, so the column says whose a "
+                f"{name}: only {min(filled)} has values, so the column says whose a "
                 "record is. Take it out of the schema, unless all sites will have it"
             )
     return notes
 
 
-def _by_site(tables: Sequence[TextTable], site: str) -> list[list[str]]:
-    """The site of each record of each table: that of its file, or of its column."""
-    if len(tables) > 1:
-        return [[table.name] * len(table) for table in tables]
-    return [[same_name(value) for value in tables[0].columns[site]]] if site else []
+def _sites_with_values(tables: Sequence[TextTable], name: str) -> set[str]:
+    """The files with a value in this column, or the first two sites of one file."""
+    if len(tables) == 1:
+        return tables[0].columns[name].sites
+    return {table.name for table in tables if table.columns[name].present}
 
 
 def _comments(
@@ -598,7 +583,7 @@ def _clients(
         counts = Counter(dict(zip(names, map(len, tables), strict=True)))
         where = "each file"
     elif site:
-        counts = Counter(map(same_name, tables[0].columns[site]))
+        counts = tables[0].columns[site].counts
         names = sorted(counts)
         where = f"the column {site}"
     else:

@@ -21,10 +21,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaux.data.table_rows import Codes, Floats, RowLayout, code_of_missing
 from fedaux.data.table_schema import Column, TableHeader, TableSchema
 
 Numbers = NDArray[np.float64]
-Codes = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 # a whole number as a column of floats has it: 3.0, or 3,0
 WHOLE_NUMBER = re.compile(r"(-?[0-9]+)[.,]0*")
@@ -127,39 +128,51 @@ def encode(
     Returns:
         (records, numbers), with a number for each of `column_names`.
     """
+    return RowLayout.of(schema).rows(*encode_compactly(schema, columns))
+
+
+def encode_compactly(
+    schema: TableSchema, columns: Sequence[Sequence[str]]
+) -> tuple[Floats, Codes]:
+    """`encode` in little memory: what `EncodedRows` holds of these records."""
     header = schema.header
     missing = frozenset(header.missing)
-    parts: list[Numbers] = []
+    values: list[Numbers] = []
+    codes: list[Integers] = []
     for column, texts in zip(schema.columns.values(), columns, strict=True):
+        if column.kind == "category":
+            codes.append(_category_codes(column, texts, missing))
+            continue
         if column.kind == "number":
-            parts += _numbers(column, texts, missing, header.decimal)
-        elif column.kind == "flag":
-            parts += _flags(column, texts)
+            of_value, of_code = _numbers(column, texts, missing, header.decimal)
         else:
-            parts += _categories(column, texts, missing)
-    encoded = np.empty((len(parts[0]), len(parts)), dtype=np.float32)
-    for place, part in enumerate(parts):
-        encoded[:, place] = part
-    return encoded
+            of_value, of_code = _flags(column, texts)
+        values.append(of_value)
+        codes.append(of_code)
+    count = len(codes[0])
+    floats = np.empty((count, len(values)), dtype=np.float32)
+    for place, of_column in enumerate(values):
+        floats[:, place] = of_column
+    largest = max(map(code_of_missing, schema.columns.values()))
+    whole = np.empty((count, len(codes)), dtype=np.min_scalar_type(largest))
+    for place, of_code in enumerate(codes):
+        whole[:, place] = of_code
+    return floats, whole
 
 
 def _numbers(
     column: Column, texts: Sequence[str], missing: frozenset[str], decimal: str
-) -> list[Numbers]:
+) -> tuple[Numbers, Integers]:
+    """(places in the range, intervals)"""
     values = to_numbers(texts, missing, decimal)
     absent = np.isnan(values)
     least, largest = column.range
     clipped = np.clip(np.where(absent, least, values), least, largest)
-    parts = [np.where(absent, 0.0, scale(column, clipped))]
+    intervals = np.zeros(len(values), dtype=np.int64)
     if column.bins:
-        interval = np.searchsorted(column.bins, clipped, side="right")
-        parts += [
-            ((interval == number) & ~absent).astype(np.float64)
-            for number in range(len(column.bins) + 1)
-        ]
-    if column.missing:
-        parts.append(absent.astype(np.float64))
-    return parts
+        intervals = np.searchsorted(column.bins, clipped, side="right")
+    codes = np.where(absent, code_of_missing(column), intervals)
+    return np.where(absent, 0.0, scale(column, clipped)), codes
 
 
 def scale(column: Column, values: Numbers) -> Numbers:
@@ -185,32 +198,13 @@ def _line(points: tuple[float, ...]) -> tuple[Numbers, Numbers, Numbers]:
     return values, places, np.diff(places) / np.diff(values)
 
 
-def _flags(column: Column, texts: Sequence[str]) -> list[Numbers]:
+def _flags(column: Column, texts: Sequence[str]) -> tuple[Numbers, Integers]:
+    """(0 or 1, codes)"""
     codes = _flag_codes(column, texts)
-    absent = codes == code_of_missing(column)
-    parts = [np.where(absent, 0.5, codes)]
-    if column.missing:
-        parts.append(absent.astype(np.float64))
-    return parts
+    return np.where(codes == code_of_missing(column), 0.5, codes), codes
 
 
-def _categories(
-    column: Column, texts: Sequence[str], missing: frozenset[str]
-) -> list[Numbers]:
-    codes = _category_codes(column, texts, missing)
-    last = code_of_missing(column)
-    slots = range(last + 1 if column.missing else last)
-    return [(codes == slot).astype(np.float64) for slot in slots]
-
-
-def code_of_missing(column: Column) -> int:
-    """The code of a missing value in a column that has no numbers: it comes after those
-    of its values and that of any other value.
-    """
-    return len(column.values) + 1
-
-
-def _flag_codes(column: Column, texts: Sequence[str]) -> Codes:
+def _flag_codes(column: Column, texts: Sequence[str]) -> Integers:
     """0 for no, 1 for yes. Anything else counts as missing."""
     absent = code_of_missing(column)
     code = {name.casefold(): number for number, name in enumerate(column.values)}
@@ -220,7 +214,7 @@ def _flag_codes(column: Column, texts: Sequence[str]) -> Codes:
 
 def _category_codes(
     column: Column, texts: Sequence[str], missing: frozenset[str]
-) -> Codes:
+) -> Integers:
     """The place of each value, of any other value, and of a missing one."""
     absent = code_of_missing(column)
     other = len(column.values)
@@ -234,7 +228,7 @@ def _category_codes(
 
 def bins_of_values(
     column: Column, texts: Sequence[str], edges: Sequence[float], header: TableHeader
-) -> Codes:
+) -> Integers:
     """Return the bin of each value of a column, for counts.
 
     A number is in the interval between two `edges`, below all of them or above, and

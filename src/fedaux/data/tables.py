@@ -8,10 +8,10 @@ holds is in the schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,8 @@ from fedaux.data.labels import DeclaredClasses, factorize
 from fedaux.data.records import UNDECLARED, Corpus, Records, RecordsError
 from fedaux.data.table_encoding import (
     bins_of_values,
-    column_names,
     encode,
+    encode_compactly,
     plain_spelling,
     same_name,
 )
@@ -38,11 +38,14 @@ from fedaux.data.table_files import (
     read_blocks,
     stripped,
 )
+from fedaux.data.table_rows import Codes, EncodedRows, Floats
 from fedaux.data.table_schema import Column, SchemaError, TableSchema
 
 # of a schema's columns, in the records that `schema_rows` draws
 DRAWN_MISSING = 0.1
 DRAWN = "schema"  # the source of such records
+# bytes as an array, from which a table is held in less memory
+LARGE_TABLE = 2**28
 
 
 @dataclass(frozen=True)
@@ -120,10 +123,19 @@ def table(
         train = _read_folder(path, files, described, labels, person)
     else:
         train = _read(path, described, labels, person, tuple(declared))
+    train = _held(train)
     if not test or declared:
         return replace(train, classes=classes)
-    tested = _read(Path(test).expanduser(), described, labels, person, ())
+    tested = _held(_read(Path(test).expanduser(), described, labels, person, ()))
     return replace(train, test=tested.train, classes=classes)
+
+
+def _held(corpus: Corpus) -> Corpus:
+    """The records as an array, which is read faster, unless it would be large."""
+    rows = corpus.train.x
+    if rows.nbytes > LARGE_TABLE:
+        return corpus
+    return replace(corpus, train=replace(corpus.train, x=np.asarray(rows)))
 
 
 def _read_folder(
@@ -137,7 +149,8 @@ def _read_folder(
     paths = _of_sites(folder, files)
     alone = replace(schema, header=replace(schema.header, site=""))
     parts = [_read(path, alone, labels, person, ()).train for path in paths]
-    records = Records(np.concatenate([part.x for part in parts]))
+    rows = EncodedRows.joined([cast("EncodedRows", part.x) for part in parts])
+    records = Records(cast("NDArray[Any]", rows))
     if labels:
         records = replace(records, y=np.concatenate([part.labels for part in parts]))
     if person:
@@ -346,7 +359,7 @@ def from_frame(
         for start in range(0, len(frame), RECORDS_AT_ONCE)
     )
     corpus = _corpus(blocks, len(frame), places, wanted, tuple(declared), "the table")
-    return replace(corpus, classes=tuple(declared) or header.classes)
+    return replace(_held(corpus), classes=tuple(declared) or header.classes)
 
 
 @dataclass(frozen=True)
@@ -450,18 +463,18 @@ def _corpus(
     schema = wanted.schema
     features = positions[: len(schema.columns)]
     label, site, person = positions[len(schema.columns) :]
-    x = np.zeros((count, len(column_names(schema))), dtype=np.float32)
     names: list[list[str]] = [[], [], []]
-    start = 0
-    for texts in blocks:
-        columns = [stripped(texts[position]) for position in features]
-        end = start + len(columns[0])
-        x[start:end] = encode(schema, columns)
-        for known, position in zip(names, (label, site, person), strict=True):
-            if position >= 0:
-                known += stripped(texts[position])
-        start = end
-    records = Records(x)
+
+    def encoded() -> Iterator[tuple[Floats, Codes]]:
+        for texts in blocks:
+            for known, position in zip(names, (label, site, person), strict=True):
+                if position >= 0:
+                    known += stripped(texts[position])
+            columns = [stripped(texts[position]) for position in features]
+            yield encode_compactly(schema, columns)
+
+    rows = EncodedRows.of(schema, encoded(), count)
+    records = Records(cast("NDArray[Any]", rows))
     if label >= 0:
         records = replace(records, y=_labels(names[0], wanted, declared, where))
     if person >= 0:

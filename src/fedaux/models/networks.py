@@ -8,6 +8,7 @@ weights they get: a seed must continue giving the same network.
 
 from __future__ import annotations
 
+import math
 from math import prod
 
 import numpy as np
@@ -261,7 +262,7 @@ class RandomCosines(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         scaled = x / (self.bandwidth * self.distance)
         angles = F.linear(scaled, self.projection, self.offset)
-        return torch.cos(angles) * (2 / self.width) ** 0.5
+        return torch.cos(angles) * math.sqrt(2 / self.width)
 
 
 @register("cosine")

@@ -23,7 +23,12 @@ from fedaux.data.table_choices import (
 )
 from fedaux.data.table_encoding import same_name
 from fedaux.data.table_schema import TableSchema
-from fedaux.data.table_texts import TextTable, read_texts, texts_of_frame
+from fedaux.data.table_texts import (
+    TextTable,
+    column_of_frame,
+    read_texts,
+    texts_of_frame,
+)
 from fedaux.data.tables import (
     DRAWN,
     as_frame,
@@ -154,10 +159,10 @@ def _columns_of(part: Any) -> list[str]:
     return [name for name in _texts(part, "data").columns if name]
 
 
-def _texts(part: Any, name: str) -> TextTable:
+def _texts(part: Any, name: str, label: str = "", site: str = "") -> TextTable:
     if isinstance(part, (str, PurePath)):
-        return read_texts(Path(part).expanduser())
-    return texts_of_frame(as_frame(part), name)
+        return read_texts(Path(part).expanduser(), label, site)
+    return texts_of_frame(as_frame(part), name, label, site)
 
 
 def _schema(
@@ -174,9 +179,12 @@ def _schema(
     names = ["data"]
     if len(parts) > 1:
         names = [f"data[{number}]" for number in range(len(parts))]
-    tables = [_texts(part, name) for part, name in zip(parts, names, strict=True)]
+    label, site = arguments.label, arguments.site
+    tables = [
+        _texts(part, name, label, site) for part, name in zip(parts, names, strict=True)
+    ]
     reference = None if public is None else _texts(public, "public")
-    schema, notes = propose_schema(tables, arguments.label, arguments.site, reference)
+    schema, notes = propose_schema(tables, label, site, reference)
     left_out = [
         f"{name or 'the first column'} ({why})" for name, why in schema.dropped.items()
     ]
@@ -225,7 +233,7 @@ def _column_of_sites(part: Any, corpus: Corpus) -> list[str]:
     if isinstance(part, (str, PurePath)):
         column = column_of(Path(part).expanduser(), corpus.schema, name)
     else:
-        column = texts_of_frame(as_frame(part), "data").columns[name]
+        column = column_of_frame(as_frame(part), name)
     return sorted(set(map(same_name, column)))
 
 

@@ -21,7 +21,7 @@ from fedaux.data.table_choices import (
 )
 from fedaux.data.table_encoding import encode
 from fedaux.data.table_schema import Column, TableHeader, TableSchema
-from fedaux.data.table_texts import TableError, read_texts
+from fedaux.data.table_texts import ColumnTexts, TableError, read_texts
 from fedaux.data.tables import table as read_by_schema
 
 RNG = np.random.default_rng(0)
@@ -86,14 +86,16 @@ def test_columns_are_known_by_their_values(tmp_path: Path) -> None:
 
 def test_no_exact_value_of_a_record_is_the_end_of_a_range() -> None:
     values = [f"{value:.3f}" for value in RNG.normal(130, 20, 200)]
-    column, _ = propose_column("pressure", values, ".", 200)
+    column, _ = propose_column("pressure", ColumnTexts.of(values, "."), ".", 200)
     assert column is not None
     low, high = column.range
     assert low % 10 == high % 10 == 0
     assert low < min(map(float, values)) < max(map(float, values)) < high
     assert column.quantiles[0] == low
     assert column.quantiles[-1] == high
-    small, _ = propose_column("rate", ["0.0123", "0.0456", "0.0311"] * 9, ".", 27)
+    small, _ = propose_column(
+        "rate", ColumnTexts.of(["0.0123", "0.0456", "0.0311"] * 9, "."), ".", 27
+    )
     assert small is not None
     assert small.range == (0.01, 0.05)
 
@@ -122,15 +124,17 @@ def test_public_rows_decide_and_private_ones_do_not(tmp_path: Path) -> None:
 
 def test_many_records_have_intervals() -> None:
     values = [str(value) for value in RNG.integers(0, 1000, 500)]
-    assert propose_column("x", values, ".", 9_999)[0].bins == ()  # type: ignore[union-attr]
-    bins = propose_column("x", values, ".", 10_000)[0].bins  # type: ignore[union-attr]
+    assert propose_column("x", ColumnTexts.of(values, "."), ".", 9_999)[0].bins == ()  # type: ignore[union-attr]
+    bins = propose_column("x", ColumnTexts.of(values, "."), ".", 10_000)[0].bins  # type: ignore[union-attr]
     assert len(bins) == 9
 
 
 def test_a_frequent_value_has_an_interval_to_itself() -> None:
     """Of gains that are mostly zero, deciles would tell nothing."""
     gains = [0] * 900 + list(range(1000, 1100))
-    column, _ = propose_column("gain", [str(gain) for gain in gains], ".", 10_000)
+    column, _ = propose_column(
+        "gain", ColumnTexts.of([str(gain) for gain in gains], "."), ".", 10_000
+    )
     assert column is not None
     assert column.bins[:2] == (1000, 1009)
     assert len(column.bins) == 10
@@ -139,7 +143,9 @@ def test_a_frequent_value_has_an_interval_to_itself() -> None:
     assert intervals.tolist() == [0, 0, 1, 10]
 
     losses = [-float(gain) for gain in gains]
-    middle, _ = propose_column("x", [str(x) for x in losses + gains], ".", 10_000)
+    middle, _ = propose_column(
+        "x", ColumnTexts.of([str(x) for x in losses + gains], "."), ".", 10_000
+    )
     assert middle is not None
     bins = list(middle.bins)
     assert bins[bins.index(0) + 1] == 1000  # 0 to 999 are zeros
@@ -292,7 +298,9 @@ def test_a_column_that_a_file_lacks_is_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_units_are_those_of_the_names(name: str, unit: str) -> None:
-    column, _ = propose_column(name, ["1.5", "2.5", "4.0"] * 9, ".", 27)
+    column, _ = propose_column(
+        name, ColumnTexts.of(["1.5", "2.5", "4.0"] * 9, "."), ".", 27
+    )
     assert column is not None
     assert column.unit == unit
 

@@ -13,9 +13,10 @@ import pytest
 from fedaux.core.errors import Exit, MissingPackageError
 from fedaux.data.records import RecordsError, RecordSpec
 from fedaux.data.sources import open_source
-from fedaux.data.table_choices import TableError, propose, read_texts
+from fedaux.data.table_choices import TableError, propose
 from fedaux.data.table_files import RECORDS_AT_ONCE, all_columns
 from fedaux.data.table_schema import TableSchema
+from fedaux.data.table_texts import read_texts
 from fedaux.export.input_files import InputReader
 from helpers.own_records import records, site
 
