@@ -31,9 +31,11 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 
 import fedaux
 from fedaux.config.starters import write_starter
@@ -59,6 +61,15 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "signed sum on tabular, ": (*SIGNED[1:], 'prototypes=["tabular"]'),
 }
 VARIED = ("heart by hospital",)
+# random features of the columns by secure sums: all of them, or of few records a signed
+# sum
+COSINE_EPSILONS = (1.0, 0.3)
+_COSINE = 'prototypes=["cosine"]'
+COSINE: dict[str, tuple[str, ...]] = {
+    "heart by hospital": (_COSINE, *SIGNED),
+    "Adult, 20 sites": (_COSINE, "privacy.embedding_dim=300"),
+    "fraud at four banks, no public rows": (_COSINE, "privacy.embedding_dim=300"),
+}
 # how much classes of unequal size count, at ε = 1 by secure sums
 CLASS_WEIGHTS = {"as they are": "[]", "balanced": '"balanced"'}
 WEIGHTED = ("Adult, 20 sites", "fraud at four banks, no public rows")
@@ -301,7 +312,9 @@ class Folder:
             probabilities, answers_of(self.registry, self.schema), sites, seconds
         )
 
-    def unprotected(self) -> dict[str, Scores]:
+    def unprotected(
+        self, models: Mapping[str, Callable[[], Any]], alone: bool = True
+    ) -> dict[str, Scores]:
         """scikit-learn's models on the same columns: pooled, and of each site alone."""
         registry = self.registry
         schema = self.schema
@@ -311,14 +324,14 @@ class Folder:
         answers = answers_of(registry, schema)
         test_sites = sites_of(registry.test, registry)
         found: dict[str, Scores] = {}
-        for name, make in MODELS.items():
+        for name, make in models.items():
             started = time.perf_counter()
             probabilities = make().fit(x, y).predict_proba(test)[:, 1]
             seconds = time.perf_counter() - started
             found[f"pooled {name}"] = Scores.of(
                 probabilities, answers, test_sites, seconds
             )
-        if not registry.site:
+        if not registry.site or not alone:
             return found
         sites = sites_of(registry.private, registry)
         for site in np.unique(sites):
@@ -339,9 +352,29 @@ def boosting() -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(random_state=0)
 
 
+class LeastSquares(LinearRegression):  # type: ignore[misc]
+    """The loss of a private head without its noise and bounds: (prediction − label)²."""
+
+    def predict_proba(self, x: NDArray[np.floating]) -> NDArray[np.floating]:
+        positive = self.predict(x)
+        return np.stack([1 - positive, positive], axis=1)
+
+
+def of_length_one(model: Any) -> Any:
+    """A model on records that are scaled to one length, as a private head bounds them."""
+    return make_pipeline(Normalizer(), model)
+
+
 MODELS: dict[str, Callable[[], Any]] = {
     "logistic regression": logistic,
     "gradient boosting": boosting,
+}
+# what of a private head costs how much, where it is behind: its loss, or its bound
+COMPARED = ("fraud at four banks, no public rows",)
+PARTS: dict[str, Callable[[], Any]] = {
+    "logistic regression, records of length 1": lambda: of_length_one(logistic()),
+    "least squares": LeastSquares,
+    "least squares, records of length 1": lambda: of_length_one(LeastSquares()),
 }
 
 
@@ -361,7 +394,9 @@ def arms_of(
     with tempfile.TemporaryDirectory() as path:
         folder = Folder.write(Path(path), CASES[case](seed))
         if f"{case}|pooled logistic regression|{seed}" not in known:
-            yield from folder.unprotected().items()
+            yield from folder.unprotected(MODELS).items()
+        if case in COMPARED and f"{case}|pooled least squares|{seed}" not in known:
+            yield from folder.unprotected(PARTS, alone=False).items()
         for name, settings in VARIANTS.items():
             if not name and case in VARIED:
                 settings = PLAIN
@@ -372,6 +407,10 @@ def arms_of(
                     arm = f"{name}{noise}, ε = {epsilon:g}"
                     if f"{case}|{arm}|{seed}" not in known:
                         yield arm, folder.run(epsilon, secure, seed, settings)
+        for epsilon in COSINE_EPSILONS:
+            arm = f"cosine, secure, ε = {epsilon:g}"
+            if case in COSINE and f"{case}|{arm}|{seed}" not in known:
+                yield arm, folder.run(epsilon, True, seed, COSINE[case])
         for name, weights in CLASS_WEIGHTS.items():
             arm = f"classes {name}, secure, ε = 1"
             if case in WEIGHTED and f"{case}|{arm}|{seed}" not in known:
