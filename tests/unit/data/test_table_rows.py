@@ -15,6 +15,7 @@ from fedaux.client.summaries import summarise
 from fedaux.config.sections import PrivacyConfig
 from fedaux.data import tables
 from fedaux.data.fingerprints import fingerprint_array
+from fedaux.data.objects import joined, name_corpus
 from fedaux.data.records import Records
 from fedaux.data.table_encoding import column_names, encode, encode_compactly
 from fedaux.data.table_rows import EncodedRows
@@ -138,3 +139,36 @@ def test_a_large_table_makes_the_same_release_from_less_memory(
         for rows in (small, large)
     ]
     assert np.array_equal(summaries[0].values, summaries[1].values)
+
+
+def test_a_folder_of_large_tables_is_read_like_an_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = tmp_path / "sites"
+    sites.mkdir()
+    for name, count in (("a", 300), ("b", 5), ("c", 40)):
+        write(tmp_path, count).rename(sites / f"{name}.csv")
+    small = table(sites, SCHEMA)
+    assert isinstance(small.train.x, np.ndarray)
+    # more than each file, and less than all of them
+    monkeypatch.setattr(tables, "LARGE_TABLE", small.train.x.nbytes - 1)
+    large = table(sites, SCHEMA)
+    assert isinstance(large.train.x, EncodedRows)
+    assert large.train.x[:].tobytes() == small.train.x.tobytes()
+    assert np.array_equal(large.train.labels, small.train.labels)
+    assert large.site is not None
+    assert np.bincount(large.site).tolist() == [300, 5, 40]
+
+
+def test_clients_with_large_tables_are_joined_as_codes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, 60)
+    arrays = joined([table(file, SCHEMA), table(file, SCHEMA)], "data")
+    monkeypatch.setattr(tables, "LARGE_TABLE", 0)
+    parts = [table(file, SCHEMA), table(file, SCHEMA)]
+    held = joined(parts, "data")
+    assert isinstance(held.train.x, EncodedRows)
+    assert held.train.x[:].tobytes() == arrays.train.x.tobytes()
+    assert name_corpus(held, "data") == name_corpus(joined(parts, "data"), "data")
+    assert name_corpus(held, "data") != name_corpus(parts[0], "data")

@@ -6,11 +6,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from fedaux.data import table_texts
-from fedaux.data.table_choices import propose
-from fedaux.data.table_texts import MOST_NAMES, ColumnTexts, read_texts
+from fedaux.data.table_choices import propose, propose_schema
+from fedaux.data.table_texts import (
+    MOST_NAMES,
+    ColumnTexts,
+    joined_texts,
+    read_texts,
+    texts_of_frame,
+)
 
 COUNT = 1_000
 
@@ -78,3 +85,83 @@ def test_names_are_counted_until_there_are_too_many() -> None:
     column.add(["another"], 2_000, ".")
     assert len(column.counts) == before
     assert not column.is_number
+
+
+def write_sites(folder: Path) -> list[Path]:
+    """Three files, of which the second one has a decimal comma, and a value only it
+    has.
+    """
+    files = []
+    for name, count, mark in (("a", 900, ","), ("b", 250, ";"), ("c", 30, ",")):
+        lines = [mark.join(("dose", "ward", "own", "y"))]
+        for number in range(count):
+            dose = f"{number % 8}.5" if mark == "," else f"{number % 8 + 30},5"
+            own = str(number % 4 + 0.5) if name == "b" else ""
+            if name == "b":
+                own = own.replace(".", ",")
+            ward = "Q" if (name, number) == ("b", 7) else "AB"[number % 2]
+            lines.append(mark.join((dose, ward, own, "ny"[number % 2])))
+        file = folder / f"{name}.csv"
+        file.write_text("\n".join(lines))
+        files.append(file)
+    return files
+
+
+def test_several_files_are_looked_at_in_equal_shares(tmp_path: Path) -> None:
+    tables = [read_texts(file, "y") for file in write_sites(tmp_path)]
+    assert [len(table.columns["dose"].sample) for table in tables] == [100, 84, 30]
+    whole = joined_texts(tables)
+    assert (len(whole), whole.marks.decimal) == (1180, ".")
+    dose = whole.columns["dose"]
+    assert (dose.least, dose.largest, dose.present) == (0.5, 37.5, 1180)
+    assert dose.is_number
+    assert len(dose.sample) <= 100
+    # a quarter of a file's records in four is a quarter of the values
+    of_b = [value for value in dose.sample if float(value) > 30]
+    assert abs(len(of_b) / len(dose.sample) - 250 / 1180) < 0.02
+    assert dose.counts["36.5"] == tables[1].columns["dose"].counts["36,5"] > 0
+    own = whole.columns["own"]
+    assert (own.missing, own.first_missing, own.present) == (930, 0, 250)
+
+
+def test_a_schema_of_several_files_knows_what_one_of_them_shows(
+    tmp_path: Path,
+) -> None:
+    files = write_sites(tmp_path)
+    proposal = propose(files, "y")
+    columns = proposal.schema.columns
+    assert columns["dose"].range == (0, 40)
+    assert columns["ward"].values == ("A", "B", "Q")
+    assert columns["own"].missing
+    assert set(proposal.schema.written) == {"b.csv"}
+    assert any(f"own: only {files[1]} has values" in note for note in proposal.notes)
+
+
+def test_a_frame_is_looked_at_like_its_file(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    frame = pd.read_csv(file, dtype=str, keep_default_na=False)
+    known = read_texts(file, "y", "site")
+    table = texts_of_frame(frame, "data", "y", "site")
+    assert table.columns == known.columns
+    assert propose_schema([table], "y", "site")[0] == propose(file, "y", "site").schema
+
+
+def test_numbers_that_no_sampled_record_has_are_seen(tmp_path: Path) -> None:
+    lines = ["x,code,y"]
+    for number in range(COUNT):
+        code = str(4.5 + number) if 600 < number < 615 and number % 10 else ""
+        lines.append(f"{number % 7}.5,{code},{'ny'[number % 2]}")
+    file = tmp_path / "a.csv"
+    file.write_text("\n".join(lines))
+    assert not any(read_texts(file).columns["code"].sample)
+    code = propose(file, "y").schema.columns["code"]
+    assert (code.kind, code.missing) == ("number", True)
+    assert code.range == (600, 620)
+
+
+def test_the_names_of_an_index_are_not_all_counted(tmp_path: Path) -> None:
+    lines = [",x,y", *(f"{number},1,n" for number in range(MOST_NAMES + 50))]
+    file = tmp_path / "a.csv"
+    file.write_text("\n".join(lines))
+    assert not read_texts(file).columns[""].counted
+    assert read_texts(file, "x").columns["x"].counted
