@@ -373,8 +373,9 @@ def write_tables(results: Path) -> None:
     rivals = [arm for arm in WITH_DEFAULTS[1:] if has_all_cases(curves, arm)]
     if rivals:
         parts.append("From one start, with today's defaults, on the splits of both:")
-        for rival in rivals:
-            parts.append(table_of_curves(curves, list(CASES), ("FedAUX", rival)))
+        parts += [
+            table_of_curves(curves, list(CASES), ("FedAUX", rival)) for rival in rivals
+        ]
         parts += [
             "Means of the cases, in points; ± is a standard error over cases.",
             differences(curves, rivals),

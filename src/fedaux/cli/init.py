@@ -179,6 +179,11 @@ def _propose_table(
                 DataConfig("table", str(path)), AuxConfig("table", str(public))
             )
         files = [file for file in files if file.resolve() != public.resolve()]
+    if not files:
+        raise ArgumentError(
+            "Cannot propose a schema: --data has no table but the public one. Name the "
+            "labelled table, or the folder with it."
+        )
     if folder.resolve() != Path.cwd():
         # The config is written into another folder, and paths must hold from there.
         files = [file.absolute() for file in files]

@@ -298,6 +298,10 @@ def _propose_number(
     missing = texts.missing > 0
     different = len(set(numbers))
     spread = texts.largest - texts.least
+    if spread == 0:  # written in several ways: 0.5 and 0.50
+        return None, "the same in all records"
+    if not np.isfinite(spread):
+        return None, "numbers too far apart to be told apart"
     if texts.is_whole and different == len(numbers) > FEW_CODES:
         consecutive = spread == texts.present - 1
         if consecutive or IDENTIFIER.search(name):

@@ -296,10 +296,12 @@ def joined_texts(tables: Sequence[TextTable]) -> TextTable:
 
 
 def with_decimal(table: TextTable, name: str, decimal: str) -> ColumnTexts:
-    """A column, whose numbers have this decimal mark."""
+    """A column, whose numbers have this decimal mark. In a column that is not all
+    numbers, values stay as they are, because a file is read as it is written.
+    """
     column = table.columns[name]
     before = table.marks.decimal
-    if before == decimal:
+    if before == decimal or not column.is_number:
         return column
 
     def changed(value: str) -> str:

@@ -228,6 +228,14 @@ def schema_of_records(source: DataConfig) -> TableSchema | None:
     return schema_of(source) if corpus is None else corpus().schema
 
 
+def describes_private_records(source: DataConfig) -> bool:
+    """Whether the ranges and values of a table's schema may be those of private records,
+    which no noise protects.
+    """
+    schema = schema_of_records(source)
+    return schema is not None and not schema.header.confirmed
+
+
 def _read(
     file: Path,
     schema: TableSchema,
@@ -349,7 +357,7 @@ def from_frame(
     positions = wanted.positions(names, "the table")
     columns = []
     for name in wanted.names:
-        if name in names:
+        if name and name in names:
             values = frame[named[name]]
             columns.append([cell_text(value, header.decimal) for value in values])
     used = [position for position in positions if position >= 0]

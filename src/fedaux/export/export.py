@@ -87,6 +87,7 @@ def make_models(state: RunState) -> dict[str, Model]:
             card["encoder"] = network.features.to_card(pretrained_by_method)
         if schema is not None:
             card["schema"] = schema.to_dict()
+            card["privacy"]["schema_of_records"] = not schema.header.confirmed
         model = Model(network, card)
         effects = model.columns
         if effects:

@@ -308,7 +308,8 @@ def render_page(card: Card, folder: str) -> str:
     record_spec = RecordSpec.from_card(card["record"])
     task = HUB_TASKS[record_spec.kind]
     tags = ["federated-learning", "fedaux"]
-    if card["privacy"]["weights_covered"]:
+    privacy = card["privacy"]
+    if privacy["weights_covered"] and not privacy.get("schema_of_records"):
         tags.append("differential-privacy")
     metrics = card["metrics"]
     source = card["data"]["source"]

@@ -18,6 +18,7 @@ from fedaux.core import here
 from fedaux.core.binary_metrics import Calibration
 from fedaux.core.metrics import METRIC_NAMES, Evaluation, format_percent
 from fedaux.core.results import ClientMetrics, RoundResult
+from fedaux.data.tables import describes_private_records
 from fedaux.privacy.accounting import round_up
 from fedaux.report.charts import Bars, Bubbles, Chart, Line, LineChart
 from fedaux.report.model_pages import (
@@ -313,6 +314,7 @@ def _columns(run: ReportedRun) -> Section | None:
     covered = "They reveal nothing that the model does not: " + (
         "the guarantee of the messages that it was made of covers them, at the same ε."
         if run.ledger.to_dict()["weights_covered"]
+        and not describes_private_records(run.state.config.data)
         else "like the model, they carry no guarantee."
     )
     words = (

@@ -175,6 +175,13 @@ def _schema(
         header = described.header
         label = arguments.label or header.label
         site = "" if len(parts) > 1 else arguments.site or header.site
+        for option, name in (("label", label), ("site", site)):
+            if name in described.columns:
+                raise DataError(
+                    f"Cannot read data with {option}={name!r}: the schema has it among "
+                    "the columns that a model learns from. Take it out of [columns], "
+                    f"or leave {option} out."
+                )
         return replace(described, header=replace(header, label=label, site=site)), []
     names = ["data"]
     if len(parts) > 1:

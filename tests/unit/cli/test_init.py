@@ -199,6 +199,13 @@ def test_a_folder_without_a_table_is_named(
     assert "there is no .csv and no .parquet in it" in paragraph(
         capsys.readouterr().err
     )
+    (place / "one").mkdir()
+    (place / "one" / "public.csv").write_text("age,y\n1,a\n")
+    words = ("--data", "one", "--public", "one/public.csv", "--label", "y")
+    assert fedaux(monkeypatch, "init", "table", *words) == 2
+    assert "no table but the public one" in paragraph(
+        capsys.readouterr().err.replace("│", "")
+    )
     words = ("--data", "empty", "--data", "empty", "--public", "empty")
     assert fedaux(monkeypatch, "init", "images", *words) == 2
     assert "Only a table can be several files" in paragraph(

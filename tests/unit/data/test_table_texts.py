@@ -165,3 +165,33 @@ def test_the_names_of_an_index_are_not_all_counted(tmp_path: Path) -> None:
     file.write_text("\n".join(lines))
     assert not read_texts(file).columns[""].counted
     assert read_texts(file, "x").columns["x"].counted
+
+
+def test_codes_with_a_decimal_mark_are_listed_as_each_file_writes_them(
+    tmp_path: Path,
+) -> None:
+    """A site's file is read as it is written, so each spelling needs a place."""
+    for name, comma in (("a.csv", False), ("b.csv", True)):
+        mark, delimiter = (",", ";") if comma else (".", ",")
+        lines = [delimiter.join(["stage", "dose", "y"])]
+        for number in range(60):
+            stage = (f"1{mark}5", f"2{mark}5", "low")[number % 3]
+            dose = f"{number}{mark}25"
+            lines.append(delimiter.join([stage, dose, "ab"[number % 2]]))
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    tables = [read_texts(tmp_path / name) for name in ("a.csv", "b.csv")]
+    schema, _ = propose_schema(tables, "y")
+    assert set(schema.columns["stage"].values) == {"1.5", "2.5", "1,5", "2,5", "low"}
+    assert schema.columns["dose"].kind == "number"
+
+
+@pytest.mark.parametrize("spellings", [("0.5", "0.50"), ("-1e308", "1e308")])
+def test_numbers_without_a_range_are_left_out(
+    spellings: tuple[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "doses.csv"
+    rows = [f"{spellings[n % 2]},{n % 7}.5,{'ab'[n % 2]}" for n in range(40)]
+    file.write_text("\n".join(["dose,other,y", *rows]) + "\n")
+    schema, _ = propose_schema([read_texts(file)], "y")
+    assert "dose" in schema.dropped
+    assert "other" in schema.columns

@@ -4,12 +4,14 @@ same file would be by `fedaux init table`.
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import fedaux
 from fedaux.core.errors import FedauxError
 from fedaux.data.federated import open_data
 from fedaux.data.table_schema import TableSchema
@@ -212,3 +214,47 @@ def test_a_csv_that_is_no_text_says_how_it_is_read(tmp_path: Path) -> None:
     file = of_frame("csv", tmp_path)
     with pytest.raises(ValueError, match="in Python with label='…'"):
         open_data(make_config("fedavg", data=file))
+
+
+def test_a_label_of_another_column_is_no_feature(tmp_path: Path) -> None:
+    config = make_config("private-head", data=FRAME, public=PUBLIC, **WORDS)
+    schema = schema_of_records(config.data)
+    assert schema is not None
+    for words in ({"label": "ward"}, {"label": "diagnosis", "site": "ward"}):
+        with pytest.raises(FedauxError, match="the schema has it among the columns"):
+            make_config("private-head", data=FRAME, schema=schema, **words)
+
+
+def test_a_frame_with_a_column_without_a_name_keeps_its_persons() -> None:
+    columns = {"age": [30, 40, 50, 60], "y": list("abab"), "pid": list("pppq")}
+    text = """
+label = "y"
+classes = ["a", "b"]
+confirmed = true
+[columns]
+age = {kind = "number", range = [0, 100]}
+"""
+    schema = TableSchema.from_dict(tomllib.loads(text))
+    expected = from_frame(columns, schema, person="pid").train.persons
+    indexed = {"": [0, 1, 2, 3], **columns}
+    for declared in ((), ("a", "b")):
+        read = from_frame(indexed, schema, person="pid", declared=declared)
+        assert read.train.persons.tolist() == expected.tolist() == [0, 0, 0, 1]
+
+
+def test_the_card_says_that_the_schema_shows_private_records(tmp_path: Path) -> None:
+    frame = FRAME.drop(columns=["patient"])
+    cards = {}
+    for name, public in {"none": None, "given": PUBLIC}.items():
+        given = {} if public is None else {"public": public}
+        result = fedaux.run(
+            "private-head", tmp_path / name, data=frame, **WORDS, **given
+        )
+        result.model.save_pretrained(tmp_path / f"{name}-model")
+        cards[name] = (tmp_path / f"{name}-model" / "README.md").read_text()
+    guarantee = "The same guarantee therefore covers the"
+    shown = "may be those of private records"
+    assert guarantee in cards["given"]
+    assert shown not in cards["given"]
+    assert shown in cards["none"]
+    assert guarantee not in cards["none"]
