@@ -48,7 +48,9 @@ def test_the_python_block_runs(
     )
     assert found
     assert found[2] == ("2" if shorter else "5")
-    assert float(found[1]) > 60
+    # noise is drawn afresh each time: 69 to 77 % in most draws of the shorter block,
+    # once 54 %; chance is 10 %
+    assert float(found[1]) > (40 if shorter else 60)
     assert "(1, 1e-05)-differentially private: certainty scores" in printed
     assert Model.from_pretrained("digits-model").classes == tuple("0123456789")
 
