@@ -250,7 +250,9 @@ def test_from_a_registry_to_a_private_model(
     assert linear == (not words)
     assert bool(again.columns) == linear
     assert ('id="columns"' in page) == linear
-    assert ("covers them, at the same ε" in page) == linear
+    # without public rows, the schema may show values of private records
+    assert "covers them, at the same ε" not in page
+    assert ("they carry no guarantee" in page) == linear
     assert ("## Columns" in card.read_text()) == linear
     if linear:
         assert again.columns[0].column in ("age", "ward")
