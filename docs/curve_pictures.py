@@ -8,7 +8,7 @@ import csv
 from itertools import groupby
 
 import numpy as np
-from drawing import IMAGES, RESULTS, Panel, charts, read_record
+from drawing import RESULTS, Panel, charts, read_record, write_pictures
 from numpy.typing import NDArray
 
 from fedaux.config.methods import find_method
@@ -176,5 +176,4 @@ PICTURES = {
 }
 
 if __name__ == "__main__":
-    for name, draw in PICTURES.items():
-        (IMAGES / f"{name}.svg").write_text(draw(), encoding="utf-8")
+    write_pictures(PICTURES)

@@ -7,7 +7,7 @@ dark if the reader's system is.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -45,6 +45,7 @@ SHAPES = """  <style>
   </defs>
 """
 
+WIDTH = 400  # of a drawn picture: a phone shows it at 90 %, so text of 16 stays at 14
 PHONE = 358  # pixels that a picture has on a screen of 390
 MARGIN = 12  # around charts
 HEADLINES = 48  # the room of two lines above a chart
@@ -68,6 +69,12 @@ def picture(
 ) -> str:
     lines = "".join(f"  {shape}\n" for shape in shapes)
     return f"{_head(title, described, size, script)}{SHAPES}{lines}</svg>\n"
+
+
+def write_pictures(pictures: Mapping[str, Callable[[], str]]) -> None:
+    """Draw the pictures of these names into the site's folder."""
+    for name, draw in pictures.items():
+        (IMAGES / f"{name}.svg").write_text(draw(), encoding="utf-8")
 
 
 def charts(

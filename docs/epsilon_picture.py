@@ -6,7 +6,7 @@ studies.encoders` have measured.
 """
 
 import numpy as np
-from drawing import IMAGES, Panel, charts, read_record
+from drawing import Panel, charts, read_record, write_pictures
 
 from fedaux.report.charts import Line, LineChart
 
@@ -102,4 +102,4 @@ def _spoken(chart: LineChart) -> str:
 
 
 if __name__ == "__main__":
-    (IMAGES / "epsilon.svg").write_text(draw(), encoding="utf-8")
+    write_pictures({"epsilon": draw})

@@ -7,20 +7,20 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from drawing import (
-    IMAGES,
     INNER,
     ON_SERVER,
     ON_SITE,
     PROTECTED,
     SERVER,
     SITE,
+    WIDTH,
     arrow,
     box,
     picture,
     words,
+    write_pictures,
 )
 
-WIDTH = 400  # a phone shows it at 90 %, so text of 16 stays at 14 pixels
 WIDE = 320  # a box: the server's at the left, the client's at the right
 LEFT = {SERVER: 10, SITE: WIDTH - WIDE - 10}
 MESSAGE = "#5b6472"
@@ -332,5 +332,4 @@ def release() -> str:
 PICTURES = {"phases": phases, "release": release, "round": round_}
 
 if __name__ == "__main__":
-    for name, draw in PICTURES.items():
-        (IMAGES / f"{name}.svg").write_text(draw(), encoding="utf-8")
+    write_pictures(PICTURES)

@@ -11,23 +11,22 @@ import numpy as np
 import torch
 from drawing import (
     GREY,
-    IMAGES,
     INNER,
     ON_SERVER,
     ON_SITE,
     PROTECTED,
     SERVER,
     SITE,
+    WIDTH,
     arrow,
     box,
     picture,
     words,
+    write_pictures,
 )
 from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import cross_entropy
-
-WIDTH = 400  # a phone shows it at 90 %, so text of 16 stays at 14 pixels
 
 # Why averaging forgets: two sites, two classes each, all of it computed below.
 
@@ -351,5 +350,4 @@ PICTURES = {
 }
 
 if __name__ == "__main__":
-    for name, draw in PICTURES.items():
-        (IMAGES / f"{name}.svg").write_text(draw(), encoding="utf-8")
+    write_pictures(PICTURES)

@@ -6,7 +6,17 @@ import ast
 from functools import cache
 from textwrap import wrap
 
-from drawing import DOCS, GREY, IMAGES, PROTECTED, SERVER, box, picture, words
+from drawing import (
+    DOCS,
+    GREY,
+    PROTECTED,
+    SERVER,
+    WIDTH,
+    box,
+    picture,
+    words,
+    write_pictures,
+)
 
 PACKAGE = DOCS.parent / "src" / "fedaux"
 PURPOSES = {
@@ -36,7 +46,7 @@ MARKS = {
     "core": "no torch",
     "cli": "no torch",
 }
-WIDTH, GAP, LINE = 400, 8, 22
+GAP, LINE = 8, 22
 LETTERS = 46  # of a line
 
 
@@ -113,4 +123,4 @@ def draw() -> str:
 
 
 if __name__ == "__main__":
-    (IMAGES / "rooms.svg").write_text(draw(), encoding="utf-8")
+    write_pictures({"rooms": draw})

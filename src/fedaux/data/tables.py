@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,14 @@ class _Wanted:
     label: str
     site: str
     person: str
+
+    @classmethod
+    def of(cls, schema: TableSchema, labels: bool, person: str, of_site: bool) -> Self:
+        """Those of records with or without labels. A site's own records name no site."""
+        header = schema.header
+        label = header.label if labels else ""
+        site = header.site if labels and not of_site else ""
+        return cls(schema, label, site, person)
 
     @property
     def names(self) -> list[str]:
@@ -246,12 +254,7 @@ def _read(
     schema = schema.for_file(file)
     header = schema.header
     names = file_columns(file, header)
-    wanted = _Wanted(
-        schema,
-        header.label if labels else "",
-        "" if declared or not labels else header.site,
-        person,
-    )
+    wanted = _Wanted.of(schema, labels, person, bool(declared))
     positions = wanted.positions(names, str(file))
     count = count_records(file, header, bool(declared))
     used = {position for position in positions if position >= 0}
@@ -346,12 +349,7 @@ def from_frame(
     frame = given
     if declared:
         described.require_confirmed(Path("the table"))
-    wanted = _Wanted(
-        described,
-        header.label if labels else "",
-        "" if declared or not labels else header.site,
-        person,
-    )
+    wanted = _Wanted.of(described, labels, person, bool(declared))
     named = {str(name): name for name in frame.columns}
     names = [str(name) for name in frame.columns]
     positions = wanted.positions(names, "the table")

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from torch import nn
+
 from fedaux.config.parsing import ConfigError
 from fedaux.config.prototype import PrototypeSpec
 from fedaux.config.schema import Config
@@ -18,7 +20,7 @@ from fedaux.core.failures import Failure
 from fedaux.core.io import cache_folder
 from fedaux.core.progress import Notice, WorkProgress, report
 from fedaux.core.timing import Costs
-from fedaux.data.records import is_table
+from fedaux.data.records import Records, is_table
 from fedaux.messages import (
     Federation,
     PrepareOrder,
@@ -50,9 +52,11 @@ def initial_state(server: Server) -> RunState:
     """
     config = server.config
     check_start(server)
-    scale_columns(server)
     if server.method.pretrained:
         pretrain_extractors(server)
+    else:
+        for extractor in server.networks.extractors.values():
+            scale_columns(extractor, server.public.aux)
     weights = server.networks.weights()
     method_state = {
         label: server.hooks.server_state(arrays["parameters"])
@@ -124,25 +128,26 @@ def refuse_carried_weights(server: Server) -> None:
         )
 
 
-def scale_columns(server: Server) -> None:
-    """Let networks for rows of numbers centre and scale them as public ones are, with
+def scale_columns(extractor: nn.Module, public: Records) -> None:
+    """Let a network for rows of numbers centre and scale them as public ones are, with
     any method: it trains no weight. Columns may be of scales far from one another.
     """
-    public = server.public.aux
-    if not is_table(public.x):
-        return
-    for extractor in server.networks.extractors.values():
-        scaled = extractor.columns if isinstance(extractor, TableMap) else extractor
-        if isinstance(scaled, Columns | CosineMap):
-            scaled.fit(public.gather())
+    scaled = extractor.columns if isinstance(extractor, TableMap) else extractor
+    if isinstance(scaled, Columns | CosineMap) and is_table(public.x):
+        scaled.fit(public.gather())
 
 
 def pretrain_extractors(server: Server) -> None:
-    """Pre-train the extractor of every prototype, or load what was published (P1)."""
+    """Pre-train the extractor of every prototype, or load what was published (P1). One
+    that is not trained only scales columns.
+    """
     trains = server.config.pretrain.trains
     for spec in server.config.prototypes:
-        if trains or published_weights(server.networks.extractors[spec.label]):
+        extractor = server.networks.extractors[spec.label]
+        if trains or published_weights(extractor):
             pretrain_extractor(server, spec)
+        else:
+            scale_columns(extractor, server.public.aux)
 
 
 def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path | None:
@@ -171,7 +176,7 @@ def pretrain_extractor(server: Server, spec: PrototypeSpec) -> Path | None:
         return None
     public = server.public.aux
     if isinstance(extractor, Columns | CosineMap):
-        scale_columns(server)
+        scale_columns(extractor, public)
         return None
     if is_table(public.x) and not isinstance(extractor, TableMap):
         report(Notice(_not_pretrained(server.config, spec)))

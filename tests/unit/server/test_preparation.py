@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from fedaux.core.progress import Notice, ProgressEvent, WorkProgress, report_to
 from fedaux.core.timing import Costs
 from fedaux.messages import PrepareOrder
 from fedaux.models import flatten_state, load_state
-from fedaux.models.networks import CosineMap
+from fedaux.models.networks import Columns, CosineMap
 from fedaux.privacy.module_validation import UnsupportedModuleError
 from fedaux.server.preparation import (
     collect_releases,
@@ -76,6 +77,32 @@ def test_only_methods_that_start_pretrained_pretrain(tmp_path: Path) -> None:
         "tabular is"
     ]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "epochs"), [("fedavg", 1), ("fedaux", 1), ("fedaux", 0)]
+)
+def test_columns_are_scaled_once(
+    method: str, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads all public rows."""
+    fits: list[int] = []
+    fit = Columns.fit
+
+    def counted(self: Columns, rows: Any) -> None:
+        fits.append(len(rows))
+        fit(self, rows)
+
+    monkeypatch.setattr(Columns, "fit", counted)
+    config = replace(
+        CONFIG,
+        method=method,
+        prototypes=(PrototypeSpec("linear"),),
+        pretrain=PretrainConfig(epochs=epochs),
+    )
+    server = make_server(config)
+    initial_state(server)
+    assert fits == [len(server.public.aux)]
 
 
 def test_cosines_are_as_wide_as_public_rows_are_apart() -> None:
